@@ -3,12 +3,15 @@ package announce_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,12 +37,26 @@ import (
 // faulty answers as an API server whose etcd refuses writes.
 type faulty struct {
 	refuses func(path string) bool
+	away    func() bool            // nobody answers
+	hangs   func(path string) bool // nobody answers, such as where a webhook does not
+	unknown func() bool            // the API server does not know the kinds of the Gateway API
+	leader  events.Leader          // nil: always
 	mu      sync.Mutex
 	writes  map[string][]time.Time // by path
 	written map[string]time.Time
 }
 
 func (f *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
+	if f.away != nil && f.away() {
+		return nil, errors.New("connection refused")
+	}
+	if f.unknown != nil && f.unknown() && strings.Contains(r.URL.Path, gatewayv1.GroupName) {
+		return &http.Response{StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"text/plain"}}, Body: io.NopCloser(strings.NewReader("404 page not found\n")), Request: r}, nil
+	}
+	if f.hangs != nil && f.hangs(r.URL.Path) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var body []byte
@@ -52,7 +69,7 @@ func (f *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
 	code, path := http.StatusOK, r.URL.Path
 	part := strings.Split(path, "/")
 	switch write := r.Method != http.MethodGet; {
-	case write && f.refuses(path):
+	case write && f.refuses != nil && f.refuses(path):
 		code, body = http.StatusInternalServerError, []byte(`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500, "message": "etcdserver: no leader"}`)
 		f.writes[path] = append(f.writes[path], time.Now())
 	case write:
@@ -83,9 +100,12 @@ func announced(t *testing.T, f *faulty, during time.Duration, names ...string) s
 	if err != nil {
 		t.Fatal(err)
 	}
+	if f.leader == nil {
+		f.leader = events.Always{}
+	}
 	var log bytes.Buffer
 	a := announce.New(announce.Options{
-		Events: client.EventsV1(), Ingresses: client.NetworkingV1(), Dynamic: objects, Services: client.CoreV1(), Slices: client.DiscoveryV1(), Leader: events.Always{}, Lease: lease,
+		Events: client.EventsV1(), Ingresses: client.NetworkingV1(), Dynamic: objects, Services: client.CoreV1(), Slices: client.DiscoveryV1(), Leader: f.leader, Lease: lease,
 		Log: slog.New(slog.NewTextHandler(&log, nil)), Metrics: prometheus.NewRegistry(),
 	})
 	ctx, stop := context.WithCancel(t.Context())
@@ -167,6 +187,80 @@ func TestRefusedForGood(t *testing.T) {
 		}
 		if n := strings.Count(log, "\n"); n != 4 {
 			t.Errorf("the log has %d lines, want one for each object:\n%s", n, log)
+		}
+	})
+}
+
+// statusesOf are the paths of the statuses of an Ingress and a Gateway.
+func statusesOf(name string) []string {
+	return []string{"/apis/networking.k8s.io/v1/namespaces/shop/ingresses/" + name + "/status", "/apis/gateway.networking.k8s.io/v1/namespaces/shop/gateways/" + name + "/status"}
+}
+
+// After nobody has answered for a while, nothing is forgotten, though nothing else changes.
+func TestAPIServerIsAwayForAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		f := &faulty{away: func() bool { return time.Since(begin) < 10*time.Second }}
+		log := announced(t, f, time.Minute, "web", "api")
+		for _, path := range slices.Concat(statusesOf("web"), statusesOf("api"), []string{"/api/v1/namespaces/shop/services"}) {
+			if f.written[path].IsZero() {
+				t.Errorf("%s is not written:\n%s", path, log)
+			}
+		}
+	})
+}
+
+// Nobody answers what is written for one object, such as where a webhook of its namespace does not. Others do not wait for it.
+func TestObjectThatHangsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &faulty{hangs: func(path string) bool { return strings.Contains(path, "/hangs") }}
+		log := announced(t, f, time.Minute, "hangs", "web")
+		for _, path := range append(statusesOf("web"), "/api/v1/namespaces/shop/services") {
+			if f.written[path].IsZero() {
+				t.Errorf("%s is not written:\n%s", path, log)
+			}
+		}
+	})
+}
+
+// While the definitions of the Gateway API are replaced, the API server may not know their kinds. That is not to say that the
+// objects are gone.
+func TestKindIsUnknownForAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		f := &faulty{unknown: func() bool { return time.Since(begin) < 10*time.Second }}
+		if log := announced(t, f, time.Minute, "web"); f.written[statusesOf("web")[1]].IsZero() || strings.Contains(log, "the object is gone") {
+			t.Errorf("the status of the Gateway is not written:\n%s", log)
+		}
+	})
+}
+
+// interrupted is a leader whose first terms end before anything is written.
+type interrupted struct{ left atomic.Int32 }
+
+func (l *interrupted) Term(ctx context.Context) (context.Context, context.CancelFunc, bool) {
+	during, end := context.WithCancel(ctx)
+	if l.left.Add(-1) >= 0 {
+		end()
+	}
+	return during, end, true
+}
+
+// What was about to be written when a term ended is written in the next one.
+func TestTermEndsBeforeTheWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		leader := &interrupted{}
+		leader.left.Store(9)
+		f := &faulty{leader: leader}
+		log := announced(t, f, 5*time.Minute, "web", "api")
+		for _, path := range slices.Concat(statusesOf("web"), statusesOf("api")) {
+			if f.written[path].IsZero() {
+				t.Errorf("%s is not written:\n%s", path, log)
+			}
 		}
 	})
 }

@@ -187,6 +187,7 @@ func (g *gatewayStatuses) next(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	if err := g.limit.Wait(ctx); err != nil {
+		g.putBack(o)
 		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -199,8 +200,9 @@ func (g *gatewayStatuses) next(ctx context.Context) (bool, error) {
 	case err == nil:
 	case !events.OfOne(err): // the API server did not answer, or not now
 		g.written.WithLabelValues("error").Inc()
+		g.putBack(o)
 		return false, fmt.Errorf("write status of %s: %w", o.ref, err)
-	case reason == metav1.StatusReasonNotFound:
+	case reason == metav1.StatusReasonNotFound && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse): // it knows the kind
 		result, mark.gone = "refused", true
 		g.log.Info("status not written, the object is gone", "object", o.ref.String())
 	case reason == metav1.StatusReasonInvalid:
@@ -223,6 +225,15 @@ func (g *gatewayStatuses) next(ctx context.Context) (bool, error) {
 	}
 	g.wrote[o.meta.GetUID()] = mark
 	return true, nil
+}
+
+// putBack has an object whose status was not written looked at again, after all others.
+func (g *gatewayStatuses) putBack(o gatewayObject) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	mark := g.wrote[o.meta.GetUID()]
+	mark.next, g.changed = time.Now(), true
+	g.wrote[o.meta.GetUID()] = mark
 }
 
 // waits notes that the queue is to be filled again at some time.

@@ -88,6 +88,8 @@ type serviceMark struct {
 	// refused says that the compiler will try again; trouble says what is wrong, even if only somebody else can fix it.
 	refused events.Refusal
 	trouble string
+	// unanswered says that nobody has answered since. Then others come first.
+	unanswered bool
 }
 
 // ofOthers reports whether a Service is somebody else's.
@@ -219,9 +221,9 @@ func (s *gatewayServices) due(now time.Time) (next serviceTask, ok bool) {
 		mark, known := s.marks[t.name]
 		wait := mark.next(t).Sub(now)
 		switch {
-		case !known, mark.trouble == "" && t.differs(mark.task):
+		case !known, mark.trouble == "" && !mark.unanswered && t.differs(mark.task):
 			return t, true
-		case wait > -serviceAgain && t.seen == mark.task.seen && mark.refused == events.Refusal{} && !t.differs(mark.task):
+		case wait > -serviceAgain && t.seen == mark.task.seen && mark.refused == events.Refusal{} && !mark.unanswered && !t.differs(mark.task):
 		case wait <= 0:
 			if !ok || wait < longest {
 				next, ok, longest = t, true, wait
@@ -265,6 +267,11 @@ func (s *gatewayServices) next(ctx context.Context) (bool, error) {
 	if err != nil {
 		s.written.WithLabelValues("error").Inc()
 		if !events.OfOne(err) { // the API server did not answer, or not now
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			mark := s.marks[t.name]
+			mark.at, mark.unanswered = time.Now(), true
+			s.marks[t.name] = mark
 			return false, fmt.Errorf("write Service %s: %w", t.name, err)
 		}
 	}

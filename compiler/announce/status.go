@@ -240,14 +240,15 @@ func (a *Announcer) nextStatus(ctx context.Context) (bool, error) {
 	// If the Ingress is gone, or is another one by now, the next read of the objects shows it.
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
 		a.metrics.statuses.WithLabelValues("error").Inc()
-		if !events.OfOne(err) {
-			return false, fmt.Errorf("write status of %s: %w", c.ref, err)
-		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		m := a.marks[c.uid]
+		defer func() { a.marks[c.uid] = m }()
+		if !events.OfOne(err) {
+			m.refused.Until = time.Now() // others come first
+			return false, fmt.Errorf("write status of %s: %w", c.ref, err)
+		}
 		m.refused = a.statuses.Refused(m.refused, c.ref.String(), err, time.Now())
-		a.marks[c.uid] = m
 		return true, nil
 	}
 	result := "written"

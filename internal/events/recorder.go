@@ -106,12 +106,15 @@ func (r *Recorder) next(ctx context.Context) (bool, error) {
 	err := r.write(ctx, w, before)
 	if err != nil && !hopeless(err) {
 		r.counter.WithLabelValues("error").Inc()
-		if !OfOne(err) {
-			return false, fmt.Errorf("write Event on %s: %w", w.object(), err)
-		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.ledger.refused[w.name] = r.loop.Refused(r.ledger.refused[w.name], w.object(), err, time.Now())
+		was := r.ledger.refused[w.name]
+		if !OfOne(err) {
+			was.Until = time.Now() // it takes turns with others
+			r.ledger.refused[w.name] = was
+			return false, fmt.Errorf("write Event on %s: %w", w.object(), err)
+		}
+		r.ledger.refused[w.name] = r.loop.Refused(was, w.object(), err, time.Now())
 		return true, nil
 	}
 	result := "written"

@@ -33,10 +33,13 @@ func (r Refusal) again(now time.Time) Refusal {
 }
 
 // OfOne reports whether the API server may refuse a write for its object alone, such as where a role or a quota of a
-// namespace is in the way, or etcd takes no larger object. Then other objects do not wait for it.
+// namespace is in the way, or etcd takes no larger object. Then other objects do not wait for it. An API server that has
+// too much to do says when to come back. Without that, too many requests are those of one namespace or user: anybody could
+// use up the Events of a namespace that the plugin EventRateLimit grants.
 func OfOne(err error) bool {
 	_, answered := errors.AsType[*apierrors.StatusError](err)
-	return answered && !apierrors.IsUnauthorized(err) && !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err) &&
+	_, busy := apierrors.SuggestsClientDelay(err)
+	return answered && !(busy && apierrors.IsTooManyRequests(err)) && !apierrors.IsUnauthorized(err) && !apierrors.IsServiceUnavailable(err) &&
 		!apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err)
 }
 

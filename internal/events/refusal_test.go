@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -25,6 +27,8 @@ import (
 type storage struct {
 	mu      sync.Mutex
 	refuses func(object string) bool
+	hangs   bool // it refuses by no answer
+	limited bool // it refuses because of a limit of the object's namespace, as the plugin EventRateLimit does
 	tries   map[string][]time.Time
 }
 
@@ -52,6 +56,10 @@ func (s *storage) RoundTrip(r *http.Request) (*http.Response, error) {
 		object = created
 	}
 	object, _, _ = strings.Cut(object, ".")
+	if s.hangs && s.refuses(object) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tries[object] = append(s.tries[object], time.Now())
@@ -59,6 +67,10 @@ func (s *storage) RoundTrip(r *http.Request) (*http.Response, error) {
 	if s.refuses(object) {
 		code = http.StatusInternalServerError
 		body = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500, "reason": "InternalError", "message": "etcdserver: no leader"}`
+		if s.limited {
+			code = http.StatusTooManyRequests
+			body = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 429, "reason": "TooManyRequests", "message": "limit reached on type Namespace for key shop"}`
+		}
 	}
 	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }
@@ -206,4 +218,60 @@ func TestMultitudeOfRefusalsHoldsUpNoOther(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A tenant uses up the Events of its namespace. Those of others are written, and its own are once there is room.
+func TestLimitOfANamespaceHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &storage{limited: true, refuses: func(object string) bool { return object == "shop" }}
+		r, log := recorded(t, s)
+		r.Say([]Event{said("shop", "bad"), said("web", "bad")}, nil, time.Now())
+		pass(10 * time.Second)
+		if len(s.tried("web")) != 1 || strings.Contains(log.String(), "cannot write to the cluster") {
+			t.Errorf("the Event of another one was tried %d times:\n%s", len(s.tried("web")), log.String())
+		}
+		s.refuse(func(string) bool { return false })
+		pass(RetryOne)
+		if len(s.tried("shop")) != 1 {
+			t.Errorf("the Event was tried %d times after it had been refused", len(s.tried("shop")))
+		}
+	})
+}
+
+// Nobody answers what is written for one object, such as where a webhook of its namespace does not. Others do not wait for it.
+func TestEventThatHangsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &storage{hangs: true, refuses: func(object string) bool { return object == "shop" }}
+		r, log := recorded(t, s)
+		r.Say([]Event{said("shop", "bad"), said("web", "bad"), said("api", "bad")}, nil, time.Now())
+		pass(time.Minute)
+		if len(s.tried("web")) != 1 || len(s.tried("api")) != 1 {
+			t.Errorf("the Events of others were tried %d and %d times:\n%s", len(s.tried("web")), len(s.tried("api")), log.String())
+		}
+	})
+}
+
+func TestWhatConcernsOneObject(t *testing.T) {
+	t.Parallel()
+	kind := schema.GroupResource{Resource: "events"}
+	for name, test := range map[string]struct {
+		err error
+		one bool
+	}{
+		"a role lacks it":                  {apierrors.NewForbidden(kind, "web", nil), true},
+		"etcd refuses it":                  {apierrors.NewInternalError(io.ErrUnexpectedEOF), true},
+		"a limit of its namespace":         {apierrors.NewTooManyRequestsError("limit reached on type Namespace for key shop"), true},
+		"the API server is busy":           {apierrors.NewTooManyRequests("too many requests", 1), false},
+		"it says so in the header":         {apierrors.NewGenericServerResponse(http.StatusTooManyRequests, "post", kind, "web", "", 1, true), false},
+		"it is about to end":               {apierrors.NewServiceUnavailable("shutting down"), false},
+		"it does not know who that is":     {apierrors.NewUnauthorized("no"), false},
+		"nobody answers":                   {io.ErrUnexpectedEOF, false},
+		"it took too long, and ended that": {apierrors.NewTimeoutError("timeout", 1), false},
+	} {
+		if got := OfOne(fmt.Errorf("write: %w", test.err)); got != test.one {
+			t.Errorf("%s: of one object: %t", name, got)
+		}
+	}
 }

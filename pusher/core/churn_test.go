@@ -430,6 +430,47 @@ func TestEndpointComesAfterAFailedWrite(t *testing.T) {
 	}
 }
 
+// While a disk is full, endpoints come all the time, and workers get them. That does not hide the failure, nor has it the file
+// written again before that is due.
+func TestFullDiskIsReportedWhileEndpointsCome(t *testing.T) {
+	t.Parallel()
+	for name, api := range map[string]dataplanetest.API{"calls set addresses": dataplanetest.V34, "dynamic servers stand in": dataplanetest.V32} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newChurn(t, api, 150, "a")
+			i := c.instances["a"]
+			c.replace(1)
+			c.until(t, c.served)
+			c.edges["a"].Inject(dataplanetest.DiskFull().On(http.MethodPost, "/configuration/raw"))
+			c.replace(2)
+			i.persisted = time.Time{}
+			c.until(t, func() bool { return i.jobError != "" && i.doing() == "" })
+			failed, next, worker := i.jobError, i.jobNotBefore, i.info.PID
+			_, _, _, _, before := c.calls("a", 0)
+			for n := range 5 {
+				c.replace(7 + n)
+				c.until(t, func() bool {
+					return c.takes(arrival{fmt.Sprintf("shop_web-%d", 7+n), churnAddress(7+n, c.came), time.Now()}) && i.doing() == ""
+				})
+				i.persisted = time.Time{}
+				c.step(t.Context())
+				if i.jobError != failed || i.jobNotBefore != next || i.jobFailures != 1 {
+					t.Fatalf("after %d endpoints the status has the error %q of %d failures, and the next try is at %v", n+1, i.jobError, i.jobFailures, i.jobNotBefore)
+				}
+			}
+			if posts, _, _, _, _ := c.calls("a", before); posts > 0 {
+				t.Errorf("the file was written %d times meanwhile", posts)
+			}
+			c.edges["a"].ClearFaults()
+			i.jobNotBefore = time.Time{}
+			c.until(t, c.settled)
+			if i.jobError != "" || i.jobFailures != 0 || i.info.PID != worker {
+				t.Errorf("after the write: %q, %d failures", i.jobError, i.jobFailures)
+			}
+		})
+	}
+}
+
 // An endpoint comes and goes before the pusher hears that a dynamic server has it. The pusher sees that its worker has what is
 // wanted, and goes on with what else there is to do.
 func TestEndpointGoesWhileItsDynamicServerComes(t *testing.T) {

@@ -63,6 +63,7 @@ type instanceState struct {
 	sampled  time.Time
 
 	claimed     claim
+	claimEnded  time.Time // when it was claimed last
 	claimAfter  time.Time
 	claimFailed bool // jobError says why the claim failed
 	toldLed     string
@@ -87,6 +88,7 @@ type instanceState struct {
 	needsReload    string    // the digest of a snapshot to which only a reload can bring its worker
 	jobError       string
 	jobErrorAt     time.Time
+	jobFailed      work // of which jobError is
 	jobFailures    int
 	jobNotBefore   time.Time
 	attempted      liveWants  // what the last update tried to give the worker
@@ -311,14 +313,20 @@ func wantsOf(servers []bind.Server, entries snapshots.Digest, certificates push.
 }
 
 // end notes how a job ended. Pushes do not use it, since the rollout tries them again.
-func (i *instanceState) end(err error, retry time.Duration, now time.Time) {
+func (i *instanceState) end(w work, err error, retry time.Duration, now time.Time) {
 	if err == nil {
-		i.jobError, i.jobErrorAt, i.jobFailures, i.jobNotBefore = "", time.Time{}, 0, time.Time{}
+		i.jobError, i.jobErrorAt, i.jobFailed, i.jobFailures, i.jobNotBefore = "", time.Time{}, "", 0, time.Time{}
 		return
 	}
 	i.jobFailures++
-	i.jobError, i.jobErrorAt = report.Brief(err), now
+	i.jobError, i.jobErrorAt, i.jobFailed = report.Brief(err), now, w
 	i.jobNotBefore = now.Add(min(retry<<min(i.jobFailures-1, 10), time.Minute))
+}
+
+// diskFailed reports whether the last failure was one to write to the disk. Updates of the worker say nothing about that:
+// where endpoints come all the time, a full disk would be reported for moments only, and written to as often.
+func (i *instanceState) diskFailed() bool {
+	return i.jobFailed == workPersist || i.jobFailed == workMend
 }
 
 // address returns the address of an instance's Dataplane API: the one in its URL, or, if the URL has

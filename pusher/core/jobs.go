@@ -297,8 +297,12 @@ func (j *jobs) noteEnd(i *instanceState, w work, err error, now time.Time) {
 		err = nil // the process is about to end
 	}
 	i.lastWork, i.ended = w, now
-	if err != nil || i.stuck == nil || !j.needsOf(i).differs() { // otherwise the rest of the last update is still to be done, and its error still to be shown
-		i.end(err, j.PollInterval, now)
+	switch {
+	case err != nil:
+		i.end(w, err, j.PollInterval, now)
+	case w == workUpdate && i.diskFailed(): // see updateEnded
+	case i.stuck == nil || !j.needsOf(i).differs(): // otherwise the rest of the last update is still to be done, and its error still to be shown
+		i.end(w, nil, j.PollInterval, now)
 	}
 	j.record(observe.Worked{Kind: string(w), Failed: err != nil}, now)
 	if err != nil {
@@ -318,11 +322,11 @@ func (j *jobs) claimEnded(i *instanceState, ev instance.ClaimEnded, now time.Tim
 	}
 	j.record(observe.Worked{Kind: string(workClaim), Failed: err != nil}, now)
 	if i.claimFailed {
-		i.jobError, i.jobErrorAt, i.claimFailed = "", time.Time{}, false
+		i.jobError, i.jobErrorAt, i.jobFailed, i.claimFailed = "", time.Time{}, "", false
 	}
 	j.dirty = true
 	if err == nil {
-		i.claimed = claim{true, ev.Term}
+		i.claimed, i.claimEnded = claim{true, ev.Term}, now
 		return
 	}
 	i.claimAfter = now.Add(claimRetry)
@@ -330,7 +334,7 @@ func (j *jobs) claimEnded(i *instanceState, ev instance.ClaimEnded, now time.Tim
 		j.record(observe.Warn("cannot note on an instance that this pusher leads it, trying again", "instance", i.Name, "term", ev.Term, "err", err), now)
 	}
 	if !j.leadership.outranked(i, err) {
-		i.jobError, i.jobErrorAt, i.claimFailed = err.Error(), now, true
+		i.jobError, i.jobErrorAt, i.jobFailed, i.claimFailed = err.Error(), now, workClaim, true
 	}
 	j.leadership.notLed(i, err)
 }
@@ -399,7 +403,7 @@ func (j *jobs) pushApplied(i *instanceState, p instance.PushEnded, now time.Time
 		if !i.claimFailed {
 			i.jobError, i.jobErrorAt = "", time.Time{}
 		}
-		i.jobFailures, i.jobNotBefore = 0, time.Time{}
+		i.jobFailed, i.jobFailures, i.jobNotBefore = "", 0, time.Time{}
 		i.running = i.running.Another()
 		i.running.Servers, i.running.Persisted, i.running.Written = push.Loaded(p.Want.Servers), true, p.Want.Servers
 		i.running.Certificates, i.running.Maps, i.running.Info = p.Certificates, p.Want.Entries, done.Info
@@ -431,6 +435,9 @@ func (j *jobs) updateEnded(i *instanceState, u instance.UpdateEnded, now time.Ti
 		j.record(observe.InstanceUpdated{Instance: i.Name}, now)
 	}
 	i.running = have
+	if i.jobFailed == workPersist && j.needsOf(i).Persisted {
+		i.end(workUpdate, nil, j.PollInterval, now) // it wrote the file
+	}
 	if u.Err != nil {
 		attempted := i.attempted
 		i.stuck = &attempted

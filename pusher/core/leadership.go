@@ -45,9 +45,13 @@ const claimRetry = 10 * time.Second
 // them, and writes the term and the mark of this pusher to their disks if they are missing. A push
 // writes them as well. But if there is nothing to push, a former leader that was paused in the
 // middle of a push could go on, and another pusher would not see that this one leads.
+//
+// If the last claim judged another worker than the last probe told of, the next probe decides. The answer to a probe
+// that began before the end of a claim does not count, so that claims without a break would keep the pusher from it.
 func (l *leadership) beginClaims(now time.Time) {
 	for i := range l.served() {
-		if l.term.fenced && i.reachable() && i.doing() == "" && !now.Before(i.claimAfter) && !l.claimedAndJudged(i) {
+		heard := i.claimed != claim{true, l.term.number} || !i.infoAsked.Before(i.claimEnded)
+		if l.term.fenced && heard && i.reachable() && i.doing() == "" && !now.Before(i.claimAfter) && !l.claimedAndJudged(i) {
 			i.begin(workClaim)
 			l.do(instance.Claim{Ref: i.ref(), Term: l.term.number})
 		}

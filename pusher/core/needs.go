@@ -22,7 +22,7 @@ func (w *world) needsOf(i *instanceState) instanceNeeds {
 		// While somebody else keeps changing the instance's files, repairs have stopped. Writing
 		// servers to disk would be a repair.
 		Persisted: i.running.Persisted || i.conflictOnDisk(), PersistAfter: i.persisted.Add(betweenWrites(i.persistTook, w.PersistInterval)),
-		Garbage: len(i.garbage) > 0, CollectAfter: i.collectAfter, Overdue: w.overdue(i), InspectAfter: i.inspectAfter,
+		DiskFailed: i.diskFailed(), Garbage: len(i.garbage) > 0, CollectAfter: i.collectAfter, Overdue: w.overdue(i), InspectAfter: i.inspectAfter,
 	}
 	if s.Bound && s.SameNode {
 		p, _ := w.bindings.Of(i.snapshot())
@@ -179,7 +179,9 @@ type instanceNeeds struct {
 	// them comes before other work without a reload.
 	Garbage, Overdue bool
 	CollectAfter     time.Time
-	InspectAfter     time.Time
+	// DiskFailed is set if the last try to write the file failed.
+	DiskFailed   bool
+	InspectAfter time.Time
 }
 
 // classify decides which work an instance needs: a reload, a change at run time, a change on disk
@@ -199,6 +201,8 @@ func classify(s instanceNeeds, now time.Time) work {
 		return workUpdate
 	case now.Before(s.NotBefore):
 		return workUpdate
+	case s.DiskFailed && s.Overdue && !now.Before(s.CollectAfter):
+		return workCollect // perhaps there is no room for the file
 	case s.Unserved && s.urgent() && !now.Before(s.UrgentAfter), s.Deferred && s.urgent() && !now.Before(s.DeferredUntil):
 		return workPersist
 	case s.Overdue && !now.Before(s.CollectAfter):

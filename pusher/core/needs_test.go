@@ -46,9 +46,18 @@ func TestClassify(t *testing.T) {
 		"not on disk":                             {func(s *instanceNeeds) { s.Persisted = false }, workPersist},
 		"not on disk, but it was before":          {func(s *instanceNeeds) { s.Persisted, s.PersistAfter = false, noon.Add(1) }, workNothing},
 		"garbage":                                 {func(s *instanceNeeds) { s.Garbage = true }, workCollect},
-		"not looked at for a while":               {func(s *instanceNeeds) { s.InspectAfter = noon }, workInspect},
-		"not looked at, not on disk":              {func(s *instanceNeeds) { s.InspectAfter, s.Persisted, s.PersistAfter = noon, false, noon.Add(1) }, workNothing},
-		"a backend without servers on disk":       {func(s *instanceNeeds) { s.Unserved, s.Persisted, s.PersistAfter = true, false, noon.Add(1) }, workPersist},
+		"garbage for long, and a backend without servers on disk": {func(s *instanceNeeds) {
+			s.Overdue, s.Unserved, s.Persisted, s.Updated = true, true, false, true
+		}, workPersist},
+		"the same, and the disk is full": {func(s *instanceNeeds) {
+			s.Overdue, s.Unserved, s.Persisted, s.Updated, s.DiskFailed = true, true, false, true, true
+		}, workCollect},
+		"the same, and the garbage could not be removed": {func(s *instanceNeeds) {
+			s.Overdue, s.Unserved, s.Persisted, s.Updated, s.DiskFailed, s.CollectAfter = true, true, false, true, true, noon.Add(1)
+		}, workPersist},
+		"not looked at for a while":         {func(s *instanceNeeds) { s.InspectAfter = noon }, workInspect},
+		"not looked at, not on disk":        {func(s *instanceNeeds) { s.InspectAfter, s.Persisted, s.PersistAfter = noon, false, noon.Add(1) }, workNothing},
+		"a backend without servers on disk": {func(s *instanceNeeds) { s.Unserved, s.Persisted, s.PersistAfter = true, false, noon.Add(1) }, workPersist},
 		"the same, written a moment ago": {func(s *instanceNeeds) {
 			s.Unserved, s.Persisted, s.PersistAfter, s.UrgentAfter = true, false, noon.Add(1), noon.Add(1)
 		}, workNothing},
