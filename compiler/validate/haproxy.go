@@ -54,6 +54,7 @@ type Checker struct {
 	keys    keyRing
 	trips   roundTrips
 	binder  bind.Binder
+	alike   lastAlike
 
 	stagings stagings
 	accepted verdictMemo // see accepted.go
@@ -121,13 +122,13 @@ func LayoutIn(dir string) bind.Layout {
 	}
 }
 
-// ask has HAProxy check the bound configuration, or with short one backend of each text. If HAProxy refuses the latter, it
+// ask has HAProxy check the bound configuration, or what shorten leaves of it. If HAProxy refuses the latter, it
 // checks the whole. It runs in the staging directory, so that messages name the file without its folder. Silent says that it
 // accepted all that it was asked about, and did not warn.
-func (c *Checker) ask(ctx context.Context, in *staging, lines lineMap, short bool) (v Verdict, silent bool, err error) {
-	bound := lines.bound
+func (c *Checker) ask(ctx context.Context, in *staging, lines lineMap, shorten func([]byte) []byte) (v Verdict, silent bool, err error) {
+	bound, short := lines.bound, shorten != nil
 	if short {
-		bound.Config = onePerText(bound.Config)
+		bound.Config = shorten(bound.Config)
 	}
 	bound.Files = shareCertificates(bound, short)
 	if err := in.stage(bound); err != nil {
@@ -138,7 +139,7 @@ func (c *Checker) ask(ctx context.Context, in *staging, lines lineMap, short boo
 		return Verdict{}, false, err
 	}
 	if said.exit != 0 && short {
-		return c.ask(ctx, in, lines, false) // it may have missed what was left out
+		return c.ask(ctx, in, lines, nil) // it may have missed what was left out
 	}
 	v = lines.verdict(parseOutput(said.stderr, lines.has))
 	silent = said.exit == 0 && len(v.Faults)+len(v.Warnings) == 0
