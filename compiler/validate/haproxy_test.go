@@ -240,30 +240,3 @@ func TestOneBackendOfEachText(t *testing.T) {
 		t.Error("something is left out where lines are conditional")
 	}
 }
-
-// What onePerText leaves out is read once, as long as no more than maps change. It leaves the same as without a memory.
-func TestAlikeBackendsAreReadOnce(t *testing.T) {
-	t.Parallel()
-	config := func(ending string) []byte {
-		var b strings.Builder
-		b.WriteString("defaults main\n    mode http\nfrontend f from main\n    use_backend b5 if { hdr(host),map(/maps/hosts-" + ending + ".map) -m found }\n")
-		for i := range 20 {
-			fmt.Fprintf(&b, "\nbackend b%d from main\n    balance roundrobin\n", i)
-		}
-		b.WriteString("# end " + ending)
-		return []byte(b.String())
-	}
-	var last lastAlike
-	for i, step := range []struct {
-		key, ending string
-		read        int
-	}{{"a", "1", 1}, {"a", "2", 1}, {"a", "3", 1}, {"b", "4", 2}, {"b", "4", 2}, {"a", "1", 3}} {
-		text := config(step.ending)
-		if got, want := last.onePerText(textKey{step.key[0]}, text), onePerText(text); string(got) != string(want) || strings.Count(string(got), "backend b") != 3 {
-			t.Errorf("%d: it leaves\n%s\nand without a memory\n%s", i, got, want)
-		}
-		if last.read != step.read {
-			t.Errorf("%d: %d configurations were read, want %d", i, last.read, step.read)
-		}
-	}
-}

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
@@ -355,48 +354,14 @@ var wordForm = regexp.MustCompile(`[A-Za-z0-9._:-]+`)
 // A backend stays if HAProxy may report something about it alone: it has an id, which must be unique; another backend has
 // its name; its head has unusual characters; or another line names it, such as use_backend or track. If the file has
 // conditional lines, all backends stay.
-func onePerText(config []byte) []byte { return without(config, alikeOnes(config)) }
-
-// span is lines of a file, from the first to the last, counted from 1.
-type span struct{ first, last int }
-
-// without returns a text with empty lines in place of some, which are in order.
-func without(text []byte, left []span) []byte {
-	if len(left) == 0 {
-		return text
-	}
-	out := make([]byte, 0, len(text))
-	number, at := 1, 0 // the next line
-	skip := func(to int) {
-		for ; number < to && at < len(text); number++ {
-			if end := bytes.IndexByte(text[at:], '\n'); end >= 0 {
-				at += end + 1
-			} else {
-				at = len(text)
-			}
-		}
-	}
-	for _, s := range left {
-		from := at
-		skip(s.first)
-		out = append(out, text[from:at]...)
-		for range s.last - s.first + 1 {
-			out = append(out, '\n')
-		}
-		skip(s.last + 1)
-	}
-	return append(out, text[at:]...)
-}
-
-// alikeOnes returns the lines that onePerText leaves out.
-func alikeOnes(config []byte) []span {
+func onePerText(config []byte) []byte {
 	names, used := map[string]int{}, map[string]bool{}
 	var backends []haproxycfg.Section
 	var defaultsOf []string // of each backend
 	for s, defaults := range sections(config) {
 		for _, line := range s.Lines {
 			if bytes.HasPrefix(bytes.TrimLeft(line.Text, haproxycfg.Blanks), []byte(".")) {
-				return nil
+				return config
 			}
 		}
 		if s.Keyword == "backend" {
@@ -417,32 +382,17 @@ func alikeOnes(config []byte) []span {
 		known[text] = true
 		use(used, s)
 	}
-	var out []span
+	lines := bytes.SplitAfter(config, []byte("\n"))
 	for _, s := range others {
-		if !used[s.Name] {
-			out = append(out, span{s.Head.Number, s.Head.Number + len(s.Lines)})
+		if used[s.Name] {
+			continue
+		}
+		lines[s.Head.Number-1] = []byte("\n")
+		for _, line := range s.Lines {
+			lines[line.Number-1] = []byte("\n")
 		}
 	}
-	return out
-}
-
-// lastAlike remembers what onePerText left out of the last configuration that was known to be accepted: most compiles
-// change no backend.
-type lastAlike struct {
-	mu   sync.Mutex
-	key  textKey // see acceptedKey: with the same one, lines differ in names of files and folders at most
-	left []span
-	read int // how many configurations were read
-}
-
-func (l *lastAlike) onePerText(key textKey, config []byte) []byte {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.read == 0 || l.key != key {
-		l.key, l.left = key, alikeOnes(config)
-		l.read++
-	}
-	return without(config, l.left)
+	return bytes.Join(lines, nil)
 }
 
 // use takes the words of a section's lines, any of which may be the name of a backend.

@@ -76,22 +76,34 @@ func (c *Checker) Check(ctx context.Context, in Input) (Verdict, error) {
 		leaks, _ := private.found()
 		return Verdict{Faults: append(faults, leaks...)}, nil
 	}
-	staging, unstaged := c.stagings.take(len(in.Artifact.Certificates))
-	var bound bind.Bound
-	var needs []bind.Need
-	var faults []render.Fault
-	var err error
-	if unstaged == nil {
-		defer c.stagings.give(staging)
-		bound, needs, faults, err = c.bind(in, LayoutIn(staging.Path))
+	staging, err := c.stagings.take(len(in.Artifact.Certificates))
+	if err != nil {
+		return Verdict{}, fmt.Errorf("make staging directory: %w", err)
 	}
+	defer c.stagings.give(staging)
+	unbound, sure := unboundKey(c.Path, text, in)
+	if short, known := c.short.of(unbound, in.Artifact, staging.Path); sure && known {
+		leaks, warnings := private.found()
+		if len(leaks) > 0 {
+			return Verdict{Faults: leaks}, nil
+		}
+		_, silent, _, err := c.ask(ctx, staging, lineMap{places: places, bound: short.Bound}, short.Bound)
+		if err != nil || silent {
+			return Verdict{Warnings: warnings, Needs: short.needs}, err
+		}
+	}
+	return c.checkBinding(ctx, in, staging, places, private, text, unbound)
+}
+
+// checkBinding validates an artifact whose lines and files have been checked, except for private material. Text is the key of its
+// haproxy.cfg.
+func (c *Checker) checkBinding(ctx context.Context, in Input, staging *staging, places places, private *search, text, unbound textKey) (Verdict, error) {
+	bound, needs, faults, err := c.bind(in, LayoutIn(staging.Path))
 	leaks, warnings := private.found()
-	switch {
-	case len(leaks) > 0:
+	if len(leaks) > 0 {
 		return Verdict{Faults: leaks}, nil
-	case unstaged != nil:
-		return Verdict{}, fmt.Errorf("make staging directory: %w", unstaged)
-	case err != nil || len(faults) > 0:
+	}
+	if err != nil || len(faults) > 0 {
 		return Verdict{Faults: faults, Needs: needs}, err
 	}
 	lines := lineMap{places: places, bound: bound}
@@ -102,15 +114,13 @@ func (c *Checker) Check(ctx context.Context, in Input) (Verdict, error) {
 			return Verdict{Faults: faults, Needs: needs}, nil
 		}
 	}
-	var shorten func([]byte) []byte
+	asked := askedOf(bound, known || in.OnePerText)
+	verdict, silent, err := c.checkBound(ctx, staging, lines, asked, known, known || in.OnePerText)
 	switch {
+	case err != nil || !silent || !sure:
 	case known:
-		shorten = func(config []byte) []byte { return c.alike.onePerText(key, config) }
-	case in.OnePerText:
-		shorten = onePerText
-	}
-	verdict, silent, err := c.checkBound(ctx, staging, lines, known, shorten)
-	if err == nil && silent && sure && !in.OnePerText {
+		c.short.put(unbound, staging.Path, asked, needs)
+	case !in.OnePerText:
 		c.accepted.put(key, nil)
 	}
 	verdict.Warnings, verdict.Needs = append(warnings, verdict.Warnings...), needs
@@ -130,9 +140,9 @@ func (c *Checker) checkLines(key textKey, config []byte) []fault {
 }
 
 // checkBound checks with HAProxy and with the Dataplane API's parser at the same time. If the configuration is known to be
-// accepted but for the content of its maps, the parser is not asked. HAProxy is asked about what shorten leaves, or with nil about
-// the whole. Silent says that neither found anything.
-func (c *Checker) checkBound(ctx context.Context, in *staging, lines lineMap, known bool, shorten func([]byte) []byte) (v Verdict, silent bool, err error) {
+// accepted but for the content of its maps, the parser is not asked. If HAProxy refuses what it is asked about, and that is short, it
+// is asked about the whole. Silent says that neither found anything.
+func (c *Checker) checkBound(ctx context.Context, in *staging, lines lineMap, asked bind.Bound, known, short bool) (v Verdict, silent bool, err error) {
 	var torn []fault
 	var panics process.Catcher
 	g, ctx := errgroup.WithContext(ctx)
@@ -143,7 +153,13 @@ func (c *Checker) checkBound(ctx context.Context, in *staging, lines lineMap, kn
 		})
 	}
 	g.Go(func() (err error) {
-		panics.Do(func() { v, silent, err = c.ask(ctx, in, lines, shorten) })
+		panics.Do(func() {
+			var refused bool
+			v, silent, refused, err = c.ask(ctx, in, lines, asked)
+			if refused && short { // it may have missed what was left out
+				v, silent, _, err = c.ask(ctx, in, lines, askedOf(lines.bound, false))
+			}
+		})
 		return err
 	})
 	err = g.Wait()
