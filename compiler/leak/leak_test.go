@@ -251,9 +251,8 @@ func TestFilesAreSearchedOnce(t *testing.T) {
 			harmless = leak.Unknown
 		}
 		x := memo.Index([]*corev1.Secret{step.secret}, public)
-		found := 0
 		for range 2 { // as when a compile tries several times
-			found = len(x.FindInFile("a", []byte(step.a))) + len(x.FindInFile("b", []byte(step.b)))
+			found := len(x.FindInFile("a", []byte(step.a))) + len(x.FindInFile("b", []byte(step.b)))
 			if found != step.found {
 				t.Errorf("%s: %d findings, want %d", step.what, found, step.found)
 			}
