@@ -34,6 +34,7 @@ type attempt struct {
 	faults   []render.Fault
 	closed   []diag.Object // objects that are left out, and whose routes answer 503
 	verdicts gateway.Verdicts
+	needs    []bind.Need // what the artifact takes from Secrets; nil if that is not known
 }
 
 // Four terms say what happens to an object at fault, from the smallest to the largest consequence:
@@ -163,7 +164,7 @@ func (c *compilation) publishable(ctx context.Context, in render.Input) (attempt
 			}
 		}
 	}
-	a := attempt{artifact: artifact, faults: laid}
+	a := attempt{artifact: artifact, faults: laid, needs: verdict.Needs}
 	for _, w := range verdict.Warnings {
 		a.found = append(a.found, templateDiagnostic(diag.Warning, w))
 	}
@@ -200,11 +201,14 @@ func describedAs(apiVersion string, origin routing.Origin, meta metav1.Object) r
 	return render.Object{Origin: origin, APIVersion: apiVersion, Labels: meta.GetLabels(), Annotations: meta.GetAnnotations()}
 }
 
-// asked returns the objects for which any attempt looked by name, and the Secrets that the templates named in an
-// artifact.
-func (c *compilation) asked(a render.Artifact) routing.Asked {
-	// Validation has reported what cannot be read in the file.
-	needs, _ := bind.Needs(snapshots.Snapshot{Files: a.Files}.Config(), a.Certificates)
+// asked returns the objects for which any attempt looked by name, and the Secrets that the templates named in the artifact
+// of one.
+func (c *compilation) asked(a attempt) routing.Asked {
+	needs := a.needs
+	if needs == nil {
+		// Validation has reported what cannot be read in the file.
+		needs, _ = bind.Needs(snapshots.Snapshot{Files: a.artifact.Files}.Config(), a.artifact.Certificates)
+	}
 	for _, n := range needs {
 		c.secrets[types.NamespacedName(n.Secret)] = true
 	}

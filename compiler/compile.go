@@ -94,6 +94,7 @@ type Memories struct {
 	Claims    *ingress.Memo       // what Ingresses ask for
 	Routes    *gateway.Memo       // what routes of Gateways ask for
 	Seals     *sealMemo           // encrypted certificates
+	Keys      *keyMemo            // the kinds of keys in Secrets
 	Countries *access.CountryMemo // the list of countries
 	Probed    *probeMemo          // which lines of templates are at fault
 }
@@ -102,7 +103,7 @@ type Memories struct {
 func NewMemories() Memories {
 	return Memories{
 		Rendered: render.NewMemo(), Secrets: &leak.Memo{}, Claims: ingress.NewMemo(), Routes: gateway.NewMemo(),
-		Seals: newSealMemo(), Countries: &access.CountryMemo{}, Probed: &probeMemo{},
+		Seals: newSealMemo(), Keys: &keyMemo{}, Countries: &access.CountryMemo{}, Probed: &probeMemo{},
 	}
 }
 
@@ -167,14 +168,8 @@ func compileOnce(ctx context.Context, in Input, check checker) (Result, error) {
 	if !in.Config.TrustFileAges {
 		in.Objects = in.Objects.OfOneAge()
 	}
-	keys := map[snapshots.SecretName]validate.KeyType{}
-	for _, s := range in.Objects.Secrets {
-		if certificates := s.Value.Data["tls.crt"]; len(certificates) > 0 {
-			keys[snapshots.SecretName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}] = validate.KeyTypeOf(certificates)
-		}
-	}
 	c := compilation{
-		in: in, check: check, keys: keys, private: private,
+		in: in, check: check, keys: in.Keys.of(in.Objects.Secrets), private: private,
 		secrets: map[types.NamespacedName]bool{}, configMaps: map[types.NamespacedName]bool{}, rounds: map[string]int{}, suspicions: map[string]*suspicion{},
 		givenUp: givenUp{hosts: map[string]bool{}, routes: map[diag.Object]bool{}},
 	}
@@ -183,7 +178,7 @@ func compileOnce(ctx context.Context, in Input, check checker) (Result, error) {
 	census := ingress.CensusOf(in.Objects, in.ingresses(nil))
 	good.found = append(good.found, census.Warning(in.ingresses(nil))...)
 	r := Result{
-		Artifact: good.artifact, Ignored: in.Ignored, Ingresses: census, Verdicts: good.verdicts, Named: c.asked(good.artifact), Unread: in.Objects.Unread, Shared: shared(in),
+		Artifact: good.artifact, Ignored: in.Ignored, Ingresses: census, Verdicts: good.verdicts, Named: c.asked(good), Unread: in.Objects.Unread, Shared: shared(in),
 		Diagnostics: c.redacted(slices.Concat(in.Found, good.found, c.reported)),
 	}
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/leak"
 	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -208,6 +209,35 @@ func (m *sealMemo) seal(to sealing.Recipients, version string, read func() ([]by
 		m.now[key] = sealed
 	}
 	return sealed, err
+}
+
+// keyMemo remembers which kinds of keys the Secrets of the last compile hold. A Secret does not change once it was given.
+// A nil memo remembers nothing.
+type keyMemo struct {
+	known map[*corev1.Secret]validate.KeyType
+	read  int // how many certificates were read
+}
+
+// of returns the kinds of keys of the Secrets with certificates.
+func (m *keyMemo) of(secrets []inputs.Object[corev1.Secret]) map[snapshots.SecretName]validate.KeyType {
+	if m == nil {
+		m = &keyMemo{}
+	}
+	out, now := make(map[snapshots.SecretName]validate.KeyType, len(secrets)), make(map[*corev1.Secret]validate.KeyType, len(secrets))
+	for _, s := range secrets {
+		certificates := s.Value.Data["tls.crt"]
+		if len(certificates) == 0 {
+			continue
+		}
+		kind, known := m.known[s.Value]
+		if !known {
+			kind = validate.KeyTypeOf(certificates)
+			m.read++
+		}
+		out[snapshots.SecretName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}], now[s.Value] = kind, kind
+	}
+	m.known = now
+	return out
 }
 
 // privateOf returns the values of Secrets that must not be published. It includes all Secrets that were read, even in

@@ -491,3 +491,33 @@ func TestTemplatesThatFailLaterAreAtFault(t *testing.T) {
 		}
 	}
 }
+
+// The kinds of keys are read of new Secrets only, and the memory holds those of the last compile.
+func TestKeysAreReadOnce(t *testing.T) {
+	t.Parallel()
+	memories := compiler.NewMemories()
+	secret := func(name string) inputs.Object[corev1.Secret] {
+		return inputs.Object[corev1.Secret]{
+			Ref:   diag.Object{Kind: "Secret", Namespace: "shop", Name: name},
+			Value: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Data: map[string][]byte{"tls.crt": []byte(name)}},
+		}
+	}
+	a, b, c := secret("a"), secret("b"), secret("c")
+	w := newWorld(t, 1)
+	for i, step := range []struct {
+		secrets []inputs.Object[corev1.Secret]
+		read    int
+	}{
+		{[]inputs.Object[corev1.Secret]{a, b}, 2}, {[]inputs.Object[corev1.Secret]{b, a}, 2}, {[]inputs.Object[corev1.Secret]{a, secret("b")}, 3},
+		{[]inputs.Object[corev1.Secret]{c}, 4}, {[]inputs.Object[corev1.Secret]{a, c}, 5},
+	} {
+		in := w.input(memories)
+		in.Objects.Secrets = step.secrets
+		if _, err := compiler.Compile(t.Context(), in, picky{}); err != nil {
+			t.Fatal(err)
+		}
+		if read := compiler.KeysRead(memories); read != step.read {
+			t.Errorf("%d: %d keys were read, want %d", i, read, step.read)
+		}
+	}
+}

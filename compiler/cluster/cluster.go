@@ -18,9 +18,11 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -51,10 +53,13 @@ type Cluster struct {
 	mu     sync.Mutex
 	config config.Config
 	asked  routing.Asked
+	orders map[kubewatch.Query]*order // of queries for many objects
 }
 
 // New returns the cluster that a connection leads to.
-func New(c Connection) *Cluster { return &Cluster{name: c.Name, watches: newSet(c)} }
+func New(c Connection) *Cluster {
+	return &Cluster{name: c.Name, watches: newSet(c), orders: map[kubewatch.Query]*order{}}
+}
 
 // newSet returns watches whose objects are converted for compiles.
 func newSet(c Connection) *kubewatch.Set {
@@ -71,7 +76,7 @@ func (c *Cluster) String() string { return c.name }
 // Run watches what the calls of Read and Complete ask for, until ctx is done.
 func (c *Cluster) Run(ctx context.Context, log *slog.Logger) { c.watches.Run(ctx, log) }
 
-// Read returns the objects that the configuration asks for. The error wraps
+// Read returns the objects that the configuration asks for, those of each query by namespace and name. The error wraps
 // [inputs.ErrIncomplete] and says what is waited for until all of them are known.
 func (c *Cluster) Read(_ context.Context, cfg config.Config) (inputs.Gathered, error) {
 	c.mu.Lock()
@@ -88,8 +93,16 @@ func (c *Cluster) Read(_ context.Context, cfg config.Config) (inputs.Gathered, e
 		if len(missing) > 0 {
 			return
 		}
+		before := c.orders
+		c.orders = make(map[kubewatch.Query]*order, len(before))
 		for _, s := range list {
-			for _, o := range s.Objects {
+			objects := maps.Values(s.Objects)
+			if s.Query.Name == "" {
+				known := cmp.Or(before[s.Query], &order{})
+				c.orders[s.Query] = known
+				objects = known.of(s.Objects)
+			}
+			for o := range objects {
 				add(&in, s.Query, o)
 			}
 			if !s.Synced && !s.Absent { // settled, since it may not be read

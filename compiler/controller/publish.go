@@ -15,6 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -262,9 +263,14 @@ type announcer interface {
 // answers their requests.
 func served(a render.Artifact) map[diag.Object]bool {
 	out := map[diag.Object]bool{}
+	var before []routing.Origin
 	for _, lines := range a.Origins {
 		for _, line := range lines {
-			for _, o := range line.Objects {
+			if len(line.Objects) == 0 || len(before) == len(line.Objects) && &before[0] == &line.Objects[0] {
+				continue // most lines share their objects with the line before
+			}
+			before = line.Objects
+			for _, o := range before {
 				if o.Object.Kind == "Ingress" && o.Object.APIVersion == "" {
 					out[o.Object] = true
 				}

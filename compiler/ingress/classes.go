@@ -65,20 +65,28 @@ func (c classes) claim(ing ingress) (bool, []diag.Diagnostic) {
 	switch {
 	case annotation != "" && field != "" && field != annotation:
 		ours := c.isOursByAnnotation(annotation)
-		return ours, c.warnIf(ours || c.isOurs(field), ing, []any{"metadata", "annotations", classAnnotation},
+		if !ours && !c.isOurs(field) {
+			return false, nil
+		}
+		return ours, c.warn(ing, []any{"metadata", "annotations", classAnnotation},
 			fmt.Sprintf("annotation %s says %s, and ingressClassName says %s: the annotation wins", classAnnotation, printable.Quoted(annotation), printable.Quoted(field)),
 			"remove the annotation")
 	case annotation != "":
 		return c.isOursByAnnotation(annotation), nil
 	case field != "":
 		ours := c.isOurs(field)
-		_, exists := c.controllers[field]
-		return ours, c.warnIf(!ours && !exists && field == c.cfg.IngressClass, ing, []any{"spec", "ingressClassName"},
+		if _, exists := c.controllers[field]; ours || exists || field != c.cfg.IngressClass {
+			return ours, nil // as nearly always, without a message that nobody reads
+		}
+		return false, c.warn(ing, []any{"spec", "ingressClassName"},
 			fmt.Sprintf("ignored: there is no IngressClass %s", printable.Quoted(field)),
 			"create it with spec.controller "+c.cfg.ControllerClass)
 	}
 	ours := c.isDefault || c.cfg.WatchWithoutClass
-	return ours, c.warnIf(!ours && !c.hasDefault, ing, []any{"spec"},
+	if ours || c.hasDefault {
+		return ours, nil
+	}
+	return false, c.warn(ing, []any{"spec"},
 		"ignored: it names no class, and no IngressClass is the default",
 		"set ingressClassName: "+c.cfg.IngressClass)
 }
@@ -205,10 +213,7 @@ func (c classes) isOursByAnnotation(name string) bool {
 	return name == c.cfg.IngressClass || (ok && controller == c.cfg.ControllerClass)
 }
 
-func (c classes) warnIf(condition bool, ing ingress, path []any, message, hint string) []diag.Diagnostic {
-	if !condition {
-		return nil
-	}
+func (classes) warn(ing ingress, path []any, message, hint string) []diag.Diagnostic {
 	return []diag.Diagnostic{{
 		Severity: diag.Warning, Position: ing.Position(path...), Object: ing.Ref, Message: message, Hint: hint,
 	}}

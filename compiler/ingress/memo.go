@@ -1,6 +1,7 @@
 package ingress
 
 import (
+	"cmp"
 	"math"
 	"reflect"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 )
 
 // Memo remembers the claims of the Ingresses of the last translation for the next one, and what that translation found
@@ -49,6 +51,7 @@ type memory struct {
 	scope        scope
 	known        map[place]*remembered // shared with the memory before
 	certificates map[*corev1.Secret]*observation
+	services     []asking // all of them
 }
 
 // place is the key of remembered claims. [claimer.applies] decides whether they still apply.
@@ -93,6 +96,8 @@ type claimer struct {
 	classes classes
 	classOf map[string]*parameters
 	find    serviceFinder
+	// changed are the Services that may differ from those of the memory before. If they are too many, this is nil.
+	changed map[types.NamespacedName]bool
 }
 
 // claimer returns the claimer of a translation.
@@ -104,6 +109,10 @@ func (m *Memo) claimer(in inputs.Inputs, t *merge) *claimer {
 	t.backends.certs.observe = c.observe
 	if m != nil {
 		c.now.known = make(map[place]*remembered, 2*len(in.Ingresses))
+		c.now.services = make([]asking, len(in.Services))
+		for i, s := range in.Services {
+			c.now.services[i] = asking{types.NamespacedName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}, s.Value}
+		}
 	}
 	t.add(c.classes.strangers(in.Classes)...)
 	for _, class := range in.Classes {
@@ -116,11 +125,40 @@ func (m *Memo) claimer(in inputs.Inputs, t *merge) *claimer {
 	if last := m.memory(); last != nil {
 		c.certs = last.certificates
 		if reflect.DeepEqual(last.scope, c.now.scope) {
-			c.before = last.known
+			c.before, c.changed = last.known, changedServices(last.services, c.now.services)
 		}
 	}
 	return c
 }
+
+// changedServices returns the Services that may differ in two lists, which should be in the same order. It returns nil if these
+// are so many that looking each one up takes no longer.
+func changedServices(before, now []asking) map[types.NamespacedName]bool {
+	out := map[types.NamespacedName]bool{}
+	for len(before)+len(now) > 0 && len(out) <= mostChanged {
+		order := cmp.Compare(len(now), len(before)) // for when one list is at its end
+		if len(before) > 0 && len(now) > 0 {
+			if before[0] == now[0] {
+				before, now = before[1:], now[1:]
+				continue
+			}
+			order = objectname.Compare(before[0].name, now[0].name)
+		}
+		// Whatever the order is, each Service that is not in both lists is passed here.
+		if order <= 0 {
+			out[before[0].name], before = true, before[1:]
+		} else {
+			out[now[0].name], now = true, now[1:]
+		}
+	}
+	if len(out) > mostChanged {
+		return nil
+	}
+	return out
+}
+
+// mostChanged is how many changed Services are told from the others.
+const mostChanged = 1000
 
 // observe describes the certificate in a Secret. The Memo remembers the result, since reading a thousand keys takes
 // longer than translating ten thousand Ingresses.
@@ -197,6 +235,9 @@ func (c *claimer) applies(r *remembered, className string, class *parameters) bo
 		return false
 	}
 	return !slices.ContainsFunc(r.asked, func(a asking) bool {
+		if c.changed != nil && !c.changed[a.name] {
+			return false
+		}
 		found, _ := c.find(a.name)
 		return found.Value != a.found
 	})

@@ -177,7 +177,7 @@ type claim struct {
 }
 
 func newMerge(in inputs.Inputs, cfg Config) *merge {
-	f := &findings{}
+	f, n := &findings{}, len(in.Ingresses) // about as many hosts and backends
 	t := &merge{findings: f, cfg: cfg, aliases: map[diag.Object][]string{}, expressions: map[string]int{}, barred: map[barring]diag.Object{}}
 	t.resolver = resolver{cfg.ExternalNames, inputs.ByName(in.Services).Find}
 	secrets, configMaps := inputs.NewLookup(in.Secrets), in.LookupConfigMaps()
@@ -186,18 +186,18 @@ func newMerge(in inputs.Inputs, cfg Config) *merge {
 		return routing.Asked{Secrets: secrets.Names(), ConfigMaps: configMaps.Names()}
 	}
 	t.hosts = &hosts{
-		findings: f, cfg: &t.cfg, byName: map[string]*virtualHost{}, routed: map[string]bool{}, passed: map[string]hostClaim{},
+		findings: f, cfg: &t.cfg, byName: make(map[string]*virtualHost, n), routed: make(map[string]bool, n), passed: make(map[string]hostClaim, n),
 		owners: ownership.New(ownership.Rules{Owned: cfg.OwnedHosts, Shared: cfg.SharedHosts, Reserved: cfg.ReservedDomains}),
 	}
 	t.backends = &backends{
-		findings: f, byName: map[string]*routing.Backend{}, replaced: map[string]bool{}, closed: map[string]bool{},
+		findings: f, byName: make(map[string]*routing.Backend, n), replaced: map[string]bool{}, closed: map[string]bool{},
 		certs: &certificates{findings: f, secrets: secrets, cfg: &t.cfg, files: map[string]*routing.Certificate{}, kinds: map[string]string{}},
 		access: access.NewTaker(secrets, configMaps, access.Config{
 			SharedLists: cfg.SharedLists, MostListBytes: cfg.Limits.NamespaceListBytes, Countries: cfg.Countries, CountryHeader: cfg.CountryHeader,
 			CountryMemo: cfg.CountryMemo, CountryFiles: cfg.CountryFiles, SecretsUnseen: cfg.SecretsUnseen, Inspection: cfg.Inspection,
 		}, f.add),
 	}
-	t.names = &serverNames{findings: f, owners: t.hosts.owners, certs: t.backends.certs, hosts: t.hosts.byName, tls: map[string]*tlsClaim{}, clients: map[string]*clientClaim{}}
+	t.names = &serverNames{findings: f, owners: t.hosts.owners, certs: t.backends.certs, hosts: t.hosts.byName, tls: make(map[string]*tlsClaim, n), clients: map[string]*clientClaim{}}
 	t.connections = &connections{
 		findings: f, cfg: &t.cfg, resolver: t.resolver, hosts: t.hosts, certs: t.backends.certs, access: t.backends.access,
 		listeners: map[int]*connectionListener{}, backends: map[string]*routing.Backend{},

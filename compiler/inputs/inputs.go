@@ -144,12 +144,13 @@ func without[T any](objects []Object[T], out map[diag.Object]bool) []Object[T] {
 // decide what is read.
 func (in Inputs) Provenance() []snapshots.Input {
 	out := make([]snapshots.Input, 0, len(in.Ingresses)+len(in.Classes)+len(in.Services)+len(in.Secrets)+len(in.ConfigMaps)+len(in.Others))
+	// If each list is sorted, as it comes from a cluster, all of them are: sorting takes one look at each then.
+	out = in.Gateway.record(out)
 	out = record(out, networkingv1.SchemeGroupVersion.String(), in.Ingresses)
 	out = record(out, networkingv1.SchemeGroupVersion.String(), in.Classes)
-	out = record(out, corev1.SchemeGroupVersion.String(), in.Services)
-	out = record(out, corev1.SchemeGroupVersion.String(), in.Secrets)
 	out = record(out, corev1.SchemeGroupVersion.String(), in.ConfigMaps)
-	out = in.Gateway.record(out)
+	out = record(out, corev1.SchemeGroupVersion.String(), in.Secrets)
+	out = record(out, corev1.SchemeGroupVersion.String(), in.Services)
 	for _, o := range in.Others {
 		out = record(out, o.Value.GetAPIVersion(), []Object[unstructured.Unstructured]{o})
 	}

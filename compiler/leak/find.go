@@ -73,6 +73,26 @@ func (x *Index) Find(text []byte) []Finding {
 	return x.once(text, out)
 }
 
+// FindInFile is Find for a file of an artifact, which must not change any more. A file with the same content as in this
+// compile or the last one, in which no value of these Secrets was, is not searched again.
+func (x *Index) FindInFile(path string, text []byte) []Finding {
+	if x == nil {
+		return x.Find(text)
+	}
+	for _, clean := range []map[string][]byte{x.clean, x.before} {
+		if known, ok := clean[path]; ok && bytes.Equal(known, text) {
+			x.clean[path] = text
+			return nil
+		}
+	}
+	x.met, x.searched = false, x.searched+1
+	found := x.Find(text)
+	if len(found) == 0 && !x.met {
+		x.clean[path] = text
+	}
+	return found
+}
+
 // values returns the values of Secrets in a view.
 func (x *Index) values(v view) []Finding {
 	if x == nil {
@@ -80,6 +100,7 @@ func (x *Index) values(v view) []Finding {
 	}
 	var out []Finding
 	x.index.each(v.text, func(at int, n *needle) {
+		x.met = true
 		known := x.knows(n)
 		if known == Harmless {
 			return
@@ -248,6 +269,12 @@ type Index struct {
 	index  index
 	public Public
 	known  map[*needle]Knowledge // of what was found
+
+	// clean and before are the files, by path, in which no needle is, of this compile and of the last one. What is known of a
+	// needle depends on more than its Secret, so that a file with a harmless one is not among them.
+	clean, before map[string][]byte
+	met           bool // a needle, in the text that is searched
+	searched      int  // how many files were searched
 }
 
 func (x *Index) knows(n *needle) Knowledge {
@@ -271,6 +298,7 @@ type Memo struct {
 	secrets []*corev1.Secret
 	needles map[*corev1.Secret][]needle
 	index   index
+	clean   map[string][]byte // of the last Index
 }
 
 // Index returns an Index of Secrets, sorted by namespace and name. A Secret must not
@@ -290,9 +318,11 @@ func (m *Memo) Index(secrets []*corev1.Secret, p Public) *Index {
 			known[s] = needles
 			all = append(all, needles...)
 		}
-		m.secrets, m.needles, m.index = slices.Clone(secrets), known, newIndex(all)
+		m.secrets, m.needles, m.index, m.clean = slices.Clone(secrets), known, newIndex(all), nil
 	}
-	return &Index{index: m.index, public: p, known: map[*needle]Knowledge{}}
+	x := &Index{index: m.index, public: p, known: map[*needle]Knowledge{}, clean: map[string][]byte{}, before: m.clean}
+	m.clean = x.clean
+	return x
 }
 
 // The least that a value needs to be looked for.

@@ -221,3 +221,47 @@ func packed(t *testing.T, content []byte) []byte {
 	}
 	return b.Bytes()
 }
+
+// A file is searched again if it, or a Secret, is another one. A file with a value of a Secret always is, since it depends on
+// other objects whether that value is secret.
+func TestFilesAreSearchedOnce(t *testing.T) {
+	t.Parallel()
+	var memo leak.Memo
+	one, other := secret("a", "", map[string]string{"x": "One-0f-These"}), secret("a", "", map[string]string{"x": "An0ther-0ne"})
+	harmless := leak.Harmless
+	public := leak.Public{Knows: func([]byte) leak.Knowledge { return harmless }}
+	for _, step := range []struct {
+		what, a, b string
+		secret     *corev1.Secret
+		secretly   bool // values are secret
+		searched   int
+		found      int
+	}{
+		{what: "at first", a: "text", b: "One-0f-These", secret: one, searched: 2},
+		{what: "the same", a: "text", b: "One-0f-These", secret: one, searched: 1},
+		{what: "a changed file", a: "other", b: "One-0f-These", secret: one, searched: 2},
+		{what: "what was harmless is not", a: "other", b: "One-0f-These", secret: one, secretly: true, searched: 1, found: 1},
+		{what: "without that value", a: "other", b: "text", secret: one, secretly: true, searched: 1},
+		{what: "another Secret", a: "An0ther-0ne", b: "text", secret: other, secretly: true, searched: 2, found: 1},
+		{what: "the file as it was before", a: "other", b: "text", secret: other, secretly: true, searched: 1},
+		{what: "nothing new", a: "other", b: "text", secret: other, secretly: true},
+	} {
+		harmless = leak.Harmless
+		if step.secretly {
+			harmless = leak.Unknown
+		}
+		x := memo.Index([]*corev1.Secret{step.secret}, public)
+		for range 2 { // as when a compile tries several times
+			found := len(x.FindInFile("a", []byte(step.a))) + len(x.FindInFile("b", []byte(step.b)))
+			if found != step.found {
+				t.Errorf("%s: %d findings, want %d", step.what, found, step.found)
+			}
+			if strings.Contains(step.a+step.b, "0") {
+				break // this one is searched each time
+			}
+		}
+		if got := leak.Searched(x); got != step.searched {
+			t.Errorf("%s: %d files were searched, want %d", step.what, got, step.searched)
+		}
+	}
+}

@@ -6,7 +6,12 @@ import (
 	"fmt"
 	"hash"
 	"os"
+	"slices"
+	"strings"
+	"sync"
 
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
@@ -34,6 +39,84 @@ func acceptedKey(haproxy string, config textKey, bound bind.Bound, folder string
 		if f.Kind != bind.MapFile {
 			writeElsewhere(h, f.Content, folder)
 		}
+	}
+	return textKey(h.Sum(nil)), true
+}
+
+// shortForm remembers what HAProxy was asked about last in short. If only maps differ since, it is asked about the same with
+// other maps, and nothing is bound: it reads the same lines, under the names that the maps had then.
+type shortForm struct {
+	mu     sync.Mutex
+	key    textKey // see unboundKey
+	folder string
+	shortened
+	made int // how often it was bound
+}
+
+// shortened is a configuration as HAProxy is asked about it, and what it takes from Secrets.
+type shortened struct {
+	bind.Bound
+	needs []bind.Need
+}
+
+// put remembers what HAProxy accepted in a folder, without a warning. It keeps what is needed to ask again.
+func (s *shortForm) put(key textKey, folder string, asked bind.Bound, needs []bind.Need) {
+	files := slices.Clone(asked.Files)
+	for i, f := range files {
+		if f.Kind == bind.MapFile {
+			files[i].Content = nil
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.key, s.folder, s.shortened = key, folder, shortened{bind.Bound{Config: asked.Config, Files: files}, needs}
+	s.made++
+}
+
+// of returns that with the maps of an artifact, in a folder. It returns false if anything else may differ.
+func (s *shortForm) of(key textKey, a render.Artifact, folder string) (out shortened, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.made == 0 || s.key != key {
+		return shortened{}, false
+	}
+	moved := func(text []byte) []byte {
+		if s.folder == folder {
+			return text
+		}
+		return bytes.ReplaceAll(text, []byte(s.folder), []byte(folder))
+	}
+	out = shortened{bind.Bound{Config: moved(s.Config), Files: slices.Clone(s.Files)}, s.needs}
+	for i, f := range out.Files {
+		out.Files[i].Path = string(moved([]byte(f.Path)))
+		if f.Kind == bind.MapFile {
+			out.Files[i].Content, _ = fileOf(a, f.Source)
+		} else {
+			out.Files[i].Content = moved(f.Content)
+		}
+	}
+	return out, true
+}
+
+// unboundKey names everything that an input is bound to, and what HAProxy reads of it, but for the content of maps: with the same
+// key, acceptedKey is the same. Config is the key of the haproxy.cfg.
+func unboundKey(haproxy string, config textKey, in Input) (textKey, bool) {
+	info, err := os.Stat(haproxy)
+	if err != nil {
+		return textKey{}, false
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, info.Size(), info.ModTime().UnixNano())
+	h.Write(config[:])
+	for _, f := range in.Artifact.Files {
+		fmt.Fprintf(h, "\x00%q\n", f.Path)
+		if f.Path != snapshots.ConfigFile && !strings.HasPrefix(f.Path, snapshots.MapsFolder) {
+			fmt.Fprintln(h, len(f.Content))
+			h.Write(f.Content)
+		}
+	}
+	for _, c := range in.Artifact.Certificates {
+		fmt.Fprintf(h, "\x00%q %q %q %q %q %q %q\n", c.File, c.Secret.Namespace, c.Secret.Name, c.Use, c.Mode, c.Version, in.Keys[c.Secret])
 	}
 	return textKey(h.Sum(nil)), true
 }

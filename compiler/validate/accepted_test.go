@@ -194,3 +194,30 @@ func TestLostLinesStayFaults(t *testing.T) {
 		}
 	}
 }
+
+// As long as only maps change, nothing is bound again. Whatever else changes is.
+func TestOtherMapsAreNotBound(t *testing.T) {
+	t.Parallel()
+	check, asked := overheard(t, "haproxy.cfg")
+	random := rand.New(rand.NewPCG(7, 8))
+	other := strings.Replace(mapped, "timeout server 1s", "timeout server 2s", 1)
+	for i, step := range []struct {
+		config, all string
+		bound       int
+	}{
+		{mapped, "", 0}, {mapped, "", 1}, {mapped, "", 1}, {mapped, "", 1}, {other, "", 1}, {other, "", 2}, {other, "", 2},
+		{other, "own", 2}, // HAProxy refuses it, and is asked about the whole
+		{other, "", 2}, {mapped, "", 3}, {mapped, "", 3},
+	} {
+		in := withMaps(random, step.config, step.all)
+		if text := said(t, check, in); (text != "") != (step.all != "") {
+			t.Errorf("%d: it says %q", i, text)
+		}
+		if bound := validate.Shortened(check); bound != step.bound {
+			t.Errorf("%d: bound %d times, want %d", i, bound, step.bound)
+		}
+		if text := asked(); !strings.Contains(text, "timeout server 1s") == strings.Contains(step.config, "timeout server 1s") {
+			t.Errorf("%d: HAProxy was asked about another configuration: %s", i, text)
+		}
+	}
+}

@@ -64,6 +64,7 @@ type Checker struct {
 
 	stagings stagings
 	accepted verdictMemo // see accepted.go
+	short    shortForm
 	sound    verdictMemo // see [Checker.checkLines]
 	slowly   atomic.Bool // quickStart is not for this HAProxy
 }
@@ -128,24 +129,24 @@ func LayoutIn(dir string) bind.Layout {
 	}
 }
 
-// ask has HAProxy check the bound configuration, or with short one backend of each text. If HAProxy refuses the latter, it
-// checks the whole. It runs in the staging directory, so that messages name the file without its folder. Silent says that it
-// accepted all that it was asked about, and did not warn.
-func (c *Checker) ask(ctx context.Context, in *staging, lines lineMap, short bool) (v Verdict, silent bool, err error) {
-	bound := lines.bound
+// askedOf returns what HAProxy is asked about: a bound configuration, or with short one backend of each text of it.
+func askedOf(bound bind.Bound, short bool) bind.Bound {
 	if short {
 		bound.Config = onePerText(bound.Config)
 	}
 	bound.Files = shareCertificates(bound, short)
-	if err := in.stage(bound); err != nil {
-		return Verdict{}, false, err
+	return bound
+}
+
+// ask has HAProxy check a bound configuration: what [askedOf] returns for that of lines. It runs in the staging directory, so that messages name the file without its folder. Silent says that it
+// accepted all that it was asked about, and did not warn; refused, that it would not start.
+func (c *Checker) ask(ctx context.Context, in *staging, lines lineMap, asked bind.Bound) (v Verdict, silent, refused bool, err error) {
+	if err := in.stage(asked); err != nil {
+		return Verdict{}, false, false, err
 	}
-	said, err := c.check(ctx, in.Path, bound.Config)
+	said, err := c.check(ctx, in.Path, asked.Config)
 	if err != nil {
-		return Verdict{}, false, err
-	}
-	if said.exit != 0 && short {
-		return c.ask(ctx, in, lines, false) // it may have missed what was left out
+		return Verdict{}, false, false, err
 	}
 	v = lines.verdict(parseOutput(said.stderr, lines.has))
 	silent = said.exit == 0 && len(v.Faults)+len(v.Warnings) == 0
@@ -161,7 +162,7 @@ func (c *Checker) ask(ctx context.Context, in *staging, lines lineMap, short boo
 		v.Faults = []render.Fault{{Message: "haproxy refuses the configuration: " + tail(said.stderr+said.stdout)}}
 	}
 	v.Faults = lines.places.spread(v.Faults)
-	return v, silent, nil
+	return v, silent, said.exit != 0, nil
 }
 
 // quickStart is a configuration that HAProxy reads before the one that it checks. At each start HAProxy loads the system's

@@ -12,6 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // withCertificates is an artifact with certificates of the Secrets with these numbers.
@@ -147,5 +148,19 @@ func TestVerdictsDoNotDependOnWhatStayed(t *testing.T) {
 	}
 	if refused == 0 {
 		t.Error("nothing was refused: the test tests little")
+	}
+}
+
+// A verdict says what the artifact takes from Secrets, so that nobody has to read it for that.
+func TestVerdictsSayWhatIsNeeded(t *testing.T) {
+	t.Parallel()
+	c := find(t)
+	for _, n := range []int{0, 3} {
+		in := withCertificates(t, upTo(n)...)
+		v, err := c.Check(t.Context(), in)
+		want, wrong := bind.Needs(snapshots.Snapshot{Files: in.Artifact.Files}.Config(), in.Artifact.Certificates)
+		if err != nil || wrong != nil || v.Needs == nil || !slices.Equal(v.Needs, want) || len(want) < n {
+			t.Errorf("%v, %v: it needs %v, want %v", err, wrong, v.Needs, want)
+		}
 	}
 }

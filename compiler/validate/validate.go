@@ -60,41 +60,70 @@ type Input struct {
 type Verdict struct {
 	Faults   []render.Fault
 	Warnings []render.Fault // of HAProxy's
+	// Needs is what the artifact takes from Secrets. It is nil if a fault was found before that was read.
+	Needs []bind.Need
 }
 
 // Check validates an artifact. Each step finds all of its faults at once. After a step with faults it stops, since the next
 // steps would find the same faults again.
 func (c *Checker) Check(ctx context.Context, in Input) (Verdict, error) {
+	private := lookForPrivate(in)
+	defer private.wait()
 	config, _ := fileOf(in.Artifact, snapshots.ConfigFile)
 	places := newPlaces(in.Artifact)
 	text := textKey(sha256.Sum256(config))
-	faults := places.located(snapshots.ConfigFile, c.checkLines(text, config))
-	leaks, warnings := checkPrivate(in.Artifact, in.Private)
-	if faults = append(faults, leaks...); len(faults) > 0 {
-		return Verdict{Faults: faults}, nil
+	if faults := places.located(snapshots.ConfigFile, c.checkLines(text, config)); len(faults) > 0 {
+		leaks, _ := private.found()
+		return Verdict{Faults: append(faults, leaks...)}, nil
 	}
 	staging, err := c.stagings.take(len(in.Artifact.Certificates))
 	if err != nil {
 		return Verdict{}, fmt.Errorf("make staging directory: %w", err)
 	}
 	defer c.stagings.give(staging)
-	bound, faults, err := c.bind(in, LayoutIn(staging.Path))
+	unbound, sure := unboundKey(c.Path, text, in)
+	if short, known := c.short.of(unbound, in.Artifact, staging.Path); sure && known {
+		leaks, warnings := private.found()
+		if len(leaks) > 0 {
+			return Verdict{Faults: leaks}, nil
+		}
+		_, silent, _, err := c.ask(ctx, staging, lineMap{places: places, bound: short.Bound}, short.Bound)
+		if err != nil || silent {
+			return Verdict{Warnings: warnings, Needs: short.needs}, err
+		}
+	}
+	return c.checkBinding(ctx, in, staging, places, private, text, unbound)
+}
+
+// checkBinding validates an artifact whose lines and files have been checked, except for private material. Text is the key of its
+// haproxy.cfg.
+func (c *Checker) checkBinding(ctx context.Context, in Input, staging *staging, places places, private *search, text, unbound textKey) (Verdict, error) {
+	bound, needs, faults, err := c.bind(in, LayoutIn(staging.Path))
+	leaks, warnings := private.found()
+	if len(leaks) > 0 {
+		return Verdict{Faults: leaks}, nil
+	}
 	if err != nil || len(faults) > 0 {
-		return Verdict{Faults: faults}, err
+		return Verdict{Faults: faults, Needs: needs}, err
 	}
 	lines := lineMap{places: places, bound: bound}
 	key, sure := acceptedKey(c.Path, text, bound, staging.Path)
 	known := sure && c.accepted.has(key)
 	if !known {
 		if faults := lines.located(checkLines(bound.Config)); len(faults) > 0 {
-			return Verdict{Faults: faults}, nil
+			return Verdict{Faults: faults, Needs: needs}, nil
 		}
 	}
-	verdict, silent, err := c.checkBound(ctx, staging, lines, known, in.OnePerText)
-	if err == nil && silent && sure && !in.OnePerText {
+	asked := askedOf(bound, known || in.OnePerText)
+	verdict, silent, err := c.checkBound(ctx, staging, lines, asked, known, known || in.OnePerText)
+	switch {
+	case err != nil || !silent || !sure:
+	case known:
+		c.short.put(unbound, staging.Path, asked, needs)
+	case !in.OnePerText:
 		c.accepted.put(key, nil)
 	}
-	verdict.Warnings = append(warnings, verdict.Warnings...)
+	verdict.Warnings, verdict.Needs = append(warnings, verdict.Warnings...), needs
 	return verdict, err
 }
 
@@ -111,9 +140,9 @@ func (c *Checker) checkLines(key textKey, config []byte) []fault {
 }
 
 // checkBound checks with HAProxy and with the Dataplane API's parser at the same time. If the configuration is known to be
-// accepted but for the content of its maps, the parser is not asked, and HAProxy about one backend of each text, as it always is
-// with onePerText. Silent says that neither found anything.
-func (c *Checker) checkBound(ctx context.Context, in *staging, lines lineMap, known, onePerText bool) (v Verdict, silent bool, err error) {
+// accepted but for the content of its maps, the parser is not asked. If HAProxy refuses what it is asked about, and that is short, it
+// is asked about the whole. Silent says that neither found anything.
+func (c *Checker) checkBound(ctx context.Context, in *staging, lines lineMap, asked bind.Bound, known, short bool) (v Verdict, silent bool, err error) {
 	var torn []fault
 	var panics process.Catcher
 	g, ctx := errgroup.WithContext(ctx)
@@ -124,7 +153,13 @@ func (c *Checker) checkBound(ctx context.Context, in *staging, lines lineMap, kn
 		})
 	}
 	g.Go(func() (err error) {
-		panics.Do(func() { v, silent, err = c.ask(ctx, in, lines, known || onePerText) })
+		panics.Do(func() {
+			var refused bool
+			v, silent, refused, err = c.ask(ctx, in, lines, asked)
+			if refused && short { // it may have missed what was left out
+				v, silent, _, err = c.ask(ctx, in, lines, askedOf(lines.bound, false))
+			}
+		})
 		return err
 	})
 	err = g.Wait()
@@ -138,32 +173,33 @@ func (c *Checker) checkBound(ctx context.Context, in *staging, lines lineMap, kn
 	return v, silent && len(torn) == 0, nil
 }
 
-// bind joins the artifact with placeholders. If that fails, the templates are at fault, since they
-// write directives and file names.
-func (c *Checker) bind(in Input, layout bind.Layout) (bind.Bound, []render.Fault, error) {
+// bind joins the artifact with placeholders, and returns what it takes from Secrets. If that fails, the templates are at
+// fault, since they write directives and file names.
+func (c *Checker) bind(in Input, layout bind.Layout) (bind.Bound, []bind.Need, []render.Fault, error) {
 	draft := snapshots.Draft{Files: in.Artifact.Files, Certificates: in.Artifact.Certificates}
 	config, _ := fileOf(in.Artifact, snapshots.ConfigFile)
 	needs, wrong := c.binder.Needs(config, draft.Certificates)
 	if wrong != nil {
-		return bind.Bound{}, bindFaults(in.Artifact, wrong), nil
+		return bind.Bound{}, nil, bindFaults(in.Artifact, wrong), nil
 	}
+	needs = append([]bind.Need{}, needs...) // none are not nil
 	live, err := c.StandIns(in.Keys, needs)
 	if err != nil {
-		return bind.Bound{}, nil, err
+		return bind.Bound{}, needs, nil, err
 	}
 	if err := draft.Check(); err != nil {
-		return bind.Bound{}, bindFaults(in.Artifact, err), nil
+		return bind.Bound{}, needs, bindFaults(in.Artifact, err), nil
 	}
 	s := draft.Number(1, snapshots.ID{})
 	slots, err := c.binder.Placeholder(s)
 	if err != nil {
-		return bind.Bound{}, bindFaults(in.Artifact, err), nil
+		return bind.Bound{}, needs, bindFaults(in.Artifact, err), nil
 	}
 	bound, wrong := c.binder.Bind(s, bind.Inputs{Live: live, Slots: slots, Layout: layout})
 	if wrong != nil {
-		return bind.Bound{}, bindFaults(in.Artifact, wrong), nil
+		return bind.Bound{}, needs, bindFaults(in.Artifact, wrong), nil
 	}
-	return bound, nil, nil
+	return bound, needs, nil, nil
 }
 
 // bindPlace matches the place in an error of Bind and of Needs.
@@ -228,6 +264,29 @@ func (m *verdictMemo) add(key textKey, lost []int) {
 // maxPrivateWarnings bounds the warnings about values that may stay. Tenants decide how many Secrets there are.
 const maxPrivateWarnings = 20
 
+// search looks for private material while other steps of a check run, as it takes as long as binding.
+type search struct {
+	running          sync.WaitGroup
+	panics           process.Catcher
+	faults, warnings []render.Fault
+}
+
+func lookForPrivate(in Input) *search {
+	s := &search{}
+	s.running.Go(func() { s.panics.Do(func() { s.faults, s.warnings = checkPrivate(in.Artifact, in.Private) }) })
+	return s
+}
+
+// wait returns when nothing of the input is read any more.
+func (s *search) wait() { s.running.Wait() }
+
+// found waits for the result of checkPrivate.
+func (s *search) found() (faults, warnings []render.Fault) {
+	s.wait()
+	s.panics.Rethrow()
+	return s.faults, s.warnings
+}
+
 // checkPrivate looks for private keys and for values of Secrets in all files, in whatever form. A
 // message does not quote what was found, and there is one for all lines that the same template wrote
 // for the same objects.
@@ -241,7 +300,7 @@ func checkPrivate(a render.Artifact, x *leak.Index) (faults, warnings []render.F
 	seen := map[cause]bool{}
 	for _, f := range a.Files {
 		line, counted := 1, 0
-		for _, found := range x.Find(f.Content) {
+		for _, found := range x.FindInFile(f.Path, f.Content) {
 			line, counted = line+bytes.Count(f.Content[counted:found.At], []byte("\n")), found.At
 			origin := a.Origin(f.Path, line)
 			own := slices.ContainsFunc(origin.Objects, func(object routing.Origin) bool { return object.Object.Namespace == found.Secret.Secret.Namespace })

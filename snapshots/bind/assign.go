@@ -301,6 +301,16 @@ func (b *Binder) Placeholder(s snapshots.Snapshot) (Slots, error) {
 	if err != nil {
 		return nil, err
 	}
-	slots, _ := AssignSlots(nil, found.servers, nil, time.Time{}, 0)
+	// This is what AssignSlots returns without endpoints. Groups of the same length are the same.
+	least := leastSlots(found.servers)
+	slots, groups := make(Slots, len(least)), map[int][]Slot{}
+	for key, n := range least {
+		group, made := groups[n]
+		if !made {
+			group = assignGroup(nil, nil, n, time.Time{}, 0)
+			groups[n] = group
+		}
+		slots[key] = group
+	}
 	return slots, nil
 }

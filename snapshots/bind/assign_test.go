@@ -325,3 +325,15 @@ func checkAssigned(t *testing.T, before, after []Slot, live []snapshots.Endpoint
 		t.Fatalf("shrank from %v to %v", before, after)
 	}
 }
+
+// Placeholder is what AssignSlots returns without endpoints.
+func TestPlaceholderIsWithoutEndpoints(t *testing.T) {
+	s := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("backend b\n#hapsnap servers shop/web slots=3\n#hapsnap servers shop/api\n" +
+		"backend c\n#hapsnap servers shop/web slots=5\n#hapsnap servers shop/other slots=1\n")}}}.Number(1, snapshots.ID{})
+	got, err := Placeholder(s)
+	directives, wrong := Directives(s.Config())
+	want, _ := AssignSlots(nil, directives, nil, time.Time{}, 0)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil || wrong != nil || len(got) != 4 || len(directives) != 4 {
+		t.Errorf("%v, %v (-want +got):\n%s", err, wrong, diff)
+	}
+}
