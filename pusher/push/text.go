@@ -40,7 +40,7 @@ type text struct {
 	node     string
 	end      string // of the end marker
 	sections int
-	config   []byte
+	config   []byte                          // without the comments at its beginning
 	read     func() map[serverKey]serverLine // see servers
 }
 
@@ -72,8 +72,15 @@ const (
 	endMark     = "# hapsnap end "
 )
 
-func readText(config []byte) text {
+func readText(config []byte) text { return readRaw(dataplane.Split(config)) }
+
+// readRaw is readText of what the API sent.
+func readRaw(raw dataplane.Text) text {
+	config := raw.Body
 	t := text{version: -1, config: config, read: sync.OnceValue(func() map[serverKey]serverLine { return maps.Collect(serverLines(config)) })}
+	for line := range haproxycfg.Lines(raw.Head) {
+		t.readComment(bytes.TrimSpace(line.Text))
+	}
 	global := false
 	for line := range haproxycfg.Lines(config) {
 		if section, begins := haproxycfg.BeginSection(line); begins {
@@ -190,10 +197,12 @@ func (t text) holdsServers(servers []bind.Server) bool {
 // withoutHeader returns a text of the API without its header. The header has the lines of
 // the API, which name another version than a post of the text will get, and the term and
 // the mark of the pusher that wrote it.
-func withoutHeader(config []byte) []byte {
-	for bytes.HasPrefix(config, []byte("# _")) || bytes.HasPrefix(config, []byte(termMark)) || bytes.HasPrefix(config, []byte(pusherMark)) {
-		_, config, _ = bytes.Cut(config, []byte("\n"))
+func withoutHeader(config dataplane.Text) dataplane.Text {
+	head := config.Head
+	for bytes.HasPrefix(head, []byte("# _")) || bytes.HasPrefix(head, []byte(termMark)) || bytes.HasPrefix(head, []byte(pusherMark)) {
+		_, head, _ = bytes.Cut(head, []byte("\n"))
 	}
+	config.Head = head
 	return config
 }
 
@@ -383,7 +392,7 @@ var (
 // instance is at fault, and returns a hint for people. A port that cannot be opened is the
 // fault of the instance if the previous configuration opened it with the same lines.
 // Otherwise it is the fault of the new configuration.
-func instanceFault(said, want, before string) (hint string, ok bool) {
+func instanceFault(said string, want, before []byte) (hint string, ok bool) {
 	lines := findings(said)
 	if len(lines) == 0 {
 		lines = []string{said}
@@ -405,7 +414,7 @@ func instanceFault(said, want, before string) (hint string, ok bool) {
 }
 
 // sameBinds reports whether the previous configuration had all binds of a section.
-func sameBinds(section, want, before string) bool {
+func sameBinds(section string, want, before []byte) bool {
 	had := map[string]bool{}
 	for _, line := range binds(section, before) {
 		had[line] = true
@@ -421,9 +430,9 @@ func sameBinds(section, want, before string) bool {
 
 // binds returns the bind lines of a section, with normalised blanks and quotes and without
 // comments.
-func binds(section, config string) []string {
+func binds(section string, config []byte) []string {
 	var out []string
-	for s := range haproxycfg.Sections([]byte(config)) {
+	for s := range haproxycfg.Sections(config) {
 		for _, line := range s.Lines {
 			if s.Keyword != "" && s.Name == section && line.Is("bind") {
 				out = append(out, strings.Join(line.Texts(), " "))
