@@ -77,7 +77,7 @@ func readText(config []byte) text { return readRaw(dataplane.Split(config)) }
 // readRaw is readText of what the API sent.
 func readRaw(raw dataplane.Text) text {
 	config := raw.Body
-	t := text{version: -1, config: config, read: sync.OnceValue(func() map[serverKey]serverLine { return maps.Collect(serverLines(config)) })}
+	t := text{version: -1, config: config, read: sync.OnceValue(func() map[serverKey]serverLine { return serversOf(config) })}
 	for line := range haproxycfg.Lines(raw.Head) {
 		t.readComment(bytes.TrimSpace(line.Text))
 	}
@@ -99,10 +99,26 @@ func readRaw(raw dataplane.Text) text {
 	return t
 }
 
+// serversOf returns the lines of the servers that are ours.
+func serversOf(config []byte) map[serverKey]serverLine {
+	out := map[serverKey]serverLine{}
+	for name, line := range serverLines(config) {
+		out[serverKey{name.backend, string(name.server)}] = line
+	}
+	return out
+}
+
+// nameInLine is a [serverKey] that is valid until the next line is read.
+type nameInLine struct {
+	backend string
+	server  []byte
+}
+
 // serverLines yields the lines of the servers that are ours. If two lines name the same server, the last one counts.
-func serverLines(config []byte) iter.Seq2[serverKey, serverLine] {
-	return func(yield func(serverKey, serverLine) bool) {
+func serverLines(config []byte) iter.Seq2[nameInLine, serverLine] {
+	return func(yield func(nameInLine, serverLine) bool) {
 		backend := ""
+		var words [][]byte
 		for line := range haproxycfg.Lines(config) {
 			if section, begins := haproxycfg.BeginSection(line); begins {
 				backend = section.Name
@@ -111,8 +127,8 @@ func serverLines(config []byte) iter.Seq2[serverKey, serverLine] {
 			if !line.Is("server") {
 				continue
 			}
-			if words := line.Texts(); len(words) >= 3 {
-				if l, ok := readServer(words[2:]); ok && !yield(serverKey{backend, words[1]}, l) {
+			if words = bind.AppendWords(words[:0], line); len(words) >= 3 {
+				if l, ok := readServer(words[2:]); ok && !yield(nameInLine{backend, words[1]}, l) {
 					return
 				}
 			}
@@ -134,15 +150,15 @@ func (t *text) readComment(line []byte) {
 
 // readServer reads a server line from its address on. It returns false if the address is
 // not an IP address with a port, since such a server is not ours.
-func readServer(words []string) (serverLine, bool) {
-	address, err := netip.ParseAddrPort(words[0])
+func readServer(words [][]byte) (serverLine, bool) {
+	address, err := netip.ParseAddrPort(string(words[0]))
 	l := serverLine{address: address, weight: -1}
 	for i, word := range words {
 		switch {
-		case word == "disabled":
+		case string(word) == "disabled":
 			l.disabled = true
-		case word == "weight" && i+1 < len(words):
-			if n, err := strconv.Atoi(words[i+1]); err == nil {
+		case string(word) == "weight" && i+1 < len(words):
+			if n, err := strconv.Atoi(string(words[i+1])); err == nil {
 				l.weight = n
 			}
 		}
@@ -172,21 +188,25 @@ func (t text) holdsNode(b bind.Bound) bool {
 // holdsServers reports whether the text has the servers in their states. The servers of a backend follow each other.
 // It compares line by line and keeps no line: many instances may be looked at at the same time.
 func (t text) holdsServers(servers []bind.Server) bool {
-	of := map[string]span{}
-	for _, at := range spans(servers) {
-		of[servers[at.from].Backend] = at
-	}
-	held, next := make([]bool, len(servers)), 0 // next is where the next line probably belongs
-	for key, line := range serverLines(t.config) {
-		at, known := of[key.backend]
-		if !known {
-			continue
+	of := sync.OnceValue(func() map[string]span {
+		of := map[string]span{}
+		for _, at := range spans(servers) {
+			of[servers[at.from].Backend] = at
 		}
-		if next < at.from || next >= at.to || servers[next].Name != key.name {
-			next = at.from + slices.IndexFunc(at.of(servers), func(s bind.Server) bool { return s.Name == key.name })
-			if next < at.from {
+		return of
+	})
+	held, next := make([]bool, len(servers)), 0 // next is where the next line probably belongs
+	for name, line := range serverLines(t.config) {
+		if next >= len(servers) || servers[next].Backend != name.backend || servers[next].Name != string(name.server) {
+			at, known := of()[name.backend]
+			if !known {
 				continue
 			}
+			n := slices.IndexFunc(at.of(servers), func(s bind.Server) bool { return s.Name == string(name.server) })
+			if n < 0 {
+				continue
+			}
+			next = at.from + n
 		}
 		held[next] = line.same(lineOf(servers[next]))
 		next++

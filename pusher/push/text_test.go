@@ -158,6 +158,21 @@ func TestLooksKeepNoLines(t *testing.T) {
 	if !disk.holdsServers(servers) {
 		t.Error("the text does not hold its own servers")
 	}
+	few, many := []byte("backend b\n"), []byte("backend b\n")
+	var wanted []bind.Server
+	for n := range 1000 {
+		many = fmt.Appendf(many, "    server s%d 10.0.0.1:80 check weight 7 disabled\n", n)
+		wanted = append(wanted, bind.Server{Backend: "b", Name: fmt.Sprintf("s%d", n), Address: "10.0.0.1", Port: 80, Weight: 7, State: bind.SlotSpare})
+	}
+	for name, look := range map[string]func(config []byte, servers []bind.Server){
+		"comparing":   func(config []byte, servers []bind.Server) { readText(config).holdsServers(servers) },
+		"descriptors": func(config []byte, _ []bind.Server) { bind.CountDescriptors(config) },
+	} {
+		before := testing.AllocsPerRun(3, func() { look(few, wanted[:0]) })
+		if n := testing.AllocsPerRun(3, func() { look(many, wanted) }) - before; n > 2.5*float64(len(wanted)) {
+			t.Errorf("%s: %d servers take %v allocations", name, len(wanted), n)
+		}
+	}
 }
 
 // A list holds if each of its servers is in the text, whatever else is there, in whatever order.
