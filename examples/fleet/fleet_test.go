@@ -205,7 +205,7 @@ func tryExample(t *testing.T, folder, commands, haproxy, program string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := bytes.Replace(raw.Config, []byte("node bootstrap"), []byte("node pushed"), 1)
+	config := bytes.Replace(raw.Config.Bytes(), []byte("node bootstrap"), []byte("node pushed"), 1)
 	if _, err := client.PostRaw(t.Context(), config, dataplane.PostOptions{Version: raw.Version, ForceReload: true}); err != nil {
 		t.Fatal(err)
 	}

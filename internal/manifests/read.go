@@ -23,6 +23,11 @@ func Read(dir string) (Set, error) { return new(Reader).Read(dir) }
 // Reader reads directories again and again, and parses only the documents that changed. The zero Reader is
 // ready. Only one goroutine may use it at a time.
 type Reader struct {
+	// Parsed gets each object of a document that was parsed, before the next documents are. It may decode it, and have it
+	// [Object.Forget] its content, so that the contents of a whole directory are never there at the same time. Several
+	// goroutines call it. The object has no position yet, and may be one that is left out of the [Set].
+	Parsed func(Object)
+
 	parsed map[documentKey]*document
 }
 
@@ -116,6 +121,11 @@ func (r *Reader) parse(parts []part) {
 	for i, p := range missing {
 		workers.Go(func() error {
 			documents[i] = parse(p.text, p.key.json)
+			if r.Parsed != nil {
+				for _, o := range documents[i].objects {
+					r.Parsed(o)
+				}
+			}
 			return nil
 		})
 	}

@@ -211,3 +211,34 @@ func TestProblemsAreBounded(t *testing.T) {
 		t.Errorf("the last one is %+v", last)
 	}
 }
+
+// Each object is passed on once, when its document was parsed, and can forget its content then.
+func TestReaderPassesOnWhatItParsed(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.yaml"), service("one")+"---\n"+service("two")+"---\n{")
+	write(t, filepath.Join(dir, "b.yaml"), service("one"))
+	var mu sync.Mutex
+	parsed := map[string]int{}
+	r := Reader{Parsed: func(o Object) {
+		o.Forget()
+		mu.Lock()
+		defer mu.Unlock()
+		parsed[o.Name]++
+	}}
+	for _, want := range []string{"one two", "one three two"} {
+		set, err := r.Read(dir)
+		if err != nil || names(set) != want || len(set.Problems) != 2 {
+			t.Fatalf("read %q, problems %v: %v", names(set), set.Problems, err)
+		}
+		for _, o := range set.Objects {
+			var s corev1.Service
+			if o.Decode(&s); s.Name != "" {
+				t.Errorf("%s has its content", o)
+			}
+		}
+		write(t, filepath.Join(dir, "c.yaml"), service("three"))
+	}
+	if parsed["one"] != 1 || parsed["two"] != 1 || parsed["three"] != 1 {
+		t.Errorf("objects were passed on %v times", parsed)
+	}
+}

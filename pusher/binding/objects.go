@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -34,9 +35,9 @@ type Objects struct {
 // WatchObjects reads the directory and sends its objects: at once, and whenever changed receives a value. It returns
 // when ctx is done.
 func WatchObjects(ctx context.Context, dir string, changed <-chan struct{}, send func(Objects, error)) {
-	f := folder{dir: dir}
+	f := newFolder(dir)
 	for {
-		send(f.read())
+		send(f.objects())
 		select {
 		case <-ctx.Done():
 			return
@@ -45,28 +46,72 @@ func WatchObjects(ctx context.Context, dir string, changed <-chan struct{}, send
 	}
 }
 
-// folder is a directory that is read again and again. The reader keeps no content of what was decoded.
+// folder is a directory that is read again and again. The reader keeps no content of what was decoded: the content of an
+// object takes ten times the memory of its text, and a directory may have 10,000.
 type folder struct {
 	dir    string
 	reader manifests.Reader
-	known  decoded
+	read   bool // it was read before
+
+	mu    sync.Mutex // while objects are parsed
+	known decoded
 }
 
-// read returns the objects of the directory. An object does not count while another file has one of the same name, and
+func newFolder(dir string) *folder {
+	f := &folder{dir: dir, known: decoded{}}
+	f.reader.Parsed = f.parsed
+	return f
+}
+
+// objects returns the objects of the directory. An object does not count while another file has one of the same name, and
 // is not known any more when it counts again. Then everything is read anew: without its content it would look empty.
-func (f *folder) read() (Objects, error) {
+func (f *folder) objects() (Objects, error) {
 	set, err := f.reader.Read(f.dir)
 	if err != nil {
 		return Objects{}, fmt.Errorf("read live objects: %w", err)
 	}
 	objects, known := translate(set, f.known)
-	if objects.dropped && f.known != nil {
-		*f = folder{dir: f.dir}
-		return f.read()
+	if objects.dropped && f.read {
+		f.reader, f.known, f.read = manifests.Reader{Parsed: f.parsed}, decoded{}, false
+		return f.objects()
 	}
-	f.known = known
+	f.known, f.read = known, true
 	return objects, nil
 }
+
+// parsed decodes an object as soon as it was parsed. If that fails, translate tries again, and says why.
+func (f *folder) parsed(o manifests.Object) {
+	var v any
+	switch o.GVK() {
+	case endpointSlices:
+		v = decodedOr[discoveryv1.EndpointSlice](o)
+	case secrets:
+		v = decodedOr[corev1.Secret](o)
+	}
+	if v == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.known[o.Identity()] = v
+}
+
+// decodedOr decodes an object, which keeps no content then. It returns nil if that fails.
+func decodedOr[T any](o manifests.Object) any {
+	var v T
+	if m, ok := any(&v).(metav1.Object); len(o.Decode(&v)) > 0 || ok && m.GetName() != o.Name {
+		return nil
+	}
+	v = namespaced(v, o)
+	o.Forget()
+	return &v
+}
+
+// The kinds that are read.
+var (
+	endpointSlices = manifests.GVK{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}
+	secrets        = manifests.GVK{APIVersion: "v1", Kind: "Secret"}
+)
 
 // decoded are the objects that were decoded before, by their identity. A directory may have thousands, of which few
 // change at a time.
@@ -75,8 +120,8 @@ type decoded map[any]any
 // translate reads the EndpointSlices and Secrets in a set of objects, of which some were decoded before. Of those that it
 // decodes, the set keeps only the names.
 func translate(set manifests.Set, known decoded) (Objects, decoded) {
-	var endpointSlices []discoveryv1.EndpointSlice
-	var secrets []corev1.Secret
+	var sliceList []discoveryv1.EndpointSlice
+	var secretList []corev1.Secret
 	now := decoded{}
 	out := Objects{broken: map[snapshots.SecretName]bool{}, secrets: map[snapshots.SecretName]bool{}, unsure: len(set.Problems) > 0}
 	for _, p := range set.Problems {
@@ -84,25 +129,25 @@ func translate(set manifests.Set, known decoded) (Objects, decoded) {
 	}
 	for _, o := range set.Objects {
 		switch o.GVK() {
-		case manifests.GVK{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}:
-			decodeInto(&out, o, &endpointSlices, known, now)
-		case manifests.GVK{APIVersion: "v1", Kind: "Secret"}:
-			decodeInto(&out, o, &secrets, known, now)
+		case endpointSlices:
+			decodeInto(&out, o, &sliceList, known, now)
+		case secrets:
+			decodeInto(&out, o, &secretList, known, now)
 		}
 	}
-	for _, s := range secrets {
+	for _, s := range secretList {
 		out.secrets[snapshots.SecretName{Namespace: s.Namespace, Name: s.Name}] = true
 	}
-	out.Slices = len(endpointSlices)
+	out.Slices = len(sliceList)
 	sliced := map[types.NamespacedName]bool{}
-	for _, s := range endpointSlices {
+	for _, s := range sliceList {
 		sliced[types.NamespacedName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}] = true
 	}
 	out.evidence = newEvidence(set, sliced)
-	out.Endpoints = live.Endpoints(endpointSlices)
-	certificates, problems := live.Certificates(secrets)
+	out.Endpoints = live.Endpoints(sliceList)
+	certificates, problems := live.Certificates(secretList)
 	out.Certificates = certificates
-	more := live.GatherSecrets(secrets)
+	more := live.GatherSecrets(secretList)
 	out.Authorities, out.Users, out.Values, out.faults = more.Authorities, more.Users, more.Values, more.Problems
 	for _, p := range problems {
 		out.broken[p.Secret] = true

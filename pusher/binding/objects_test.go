@@ -173,10 +173,10 @@ func TestObjectThatAnotherHidesForAWhile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f := folder{dir: dir}
+	f := newFolder(dir)
 	check := func(when, address, token string) {
 		t.Helper()
-		got, err := f.read()
+		got, err := f.objects()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +204,7 @@ func TestFolderIsReadAsIfItWereNew(t *testing.T) {
 	for seed := range uint64(20) {
 		random, root := rand.New(rand.NewPCG(seed, 1)), t.TempDir()
 		dir := filepath.Join(root, "live")
-		known := folder{dir: dir}
+		known := newFolder(dir)
 		text := func() string {
 			var out []string
 			for range random.IntN(4) {
@@ -242,14 +242,47 @@ func TestFolderIsReadAsIfItWereNew(t *testing.T) {
 				must(os.Symlink(next, dir+".new"))
 				must(os.Rename(dir+".new", dir))
 			}
-			got, err := known.read()
-			want, wantErr := (&folder{dir: dir}).read()
+			got, err := known.objects()
+			want, wantErr := newFolder(dir).objects()
 			if err != nil || wantErr != nil {
 				t.Fatalf("seed %d, step %d: %v, %v", seed, step, err, wantErr)
 			}
 			if diff := cmp.Diff(want.Live, got.Live, cmpopts.EquateEmpty()); diff != "" || !slices.Equal(got.problems, want.problems) || got.unsure != want.unsure {
 				t.Fatalf("seed %d, step %d, read otherwise (-want +got):\n%s\n%q, want %q", seed, step, diff, got.problems, want.problems)
 			}
+		}
+	}
+}
+
+// The objects of a directory are decoded one by one: the contents of all of them, which take ten times the memory of
+// their texts, are never there at the same time. What cannot be decoded keeps its content, by which the fault is found.
+func TestFolderHoldsNoContents(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var text strings.Builder
+	for n := range 20 {
+		fmt.Fprintf(&text, "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s%d, namespace: shop}\nstringData: {token: t%d}\n", n, n)
+	}
+	text.WriteString("---\napiVersion: v1\nkind: Secret\nmetadata: {name: wrong, namespace: shop}\ndata: 7\n")
+	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := newFolder(dir)
+	set, err := f.reader.Read(dir)
+	if err != nil || len(set.Objects) != 21 {
+		t.Fatalf("read %d objects: %v", len(set.Objects), err)
+	}
+	for _, o := range set.Objects {
+		var s corev1.Secret
+		faults := o.Decode(&s)
+		before, known := f.known[o.Identity()].(*corev1.Secret)
+		switch {
+		case o.Name == "wrong":
+			if known || len(faults) == 0 {
+				t.Errorf("%s: decoded as %v, with the faults %v", o, before, faults)
+			}
+		case s.Name != "" || !known || before.Name != o.Name || before.StringData["token"] != "t"+strings.TrimPrefix(o.Name, "s"):
+			t.Errorf("%s: its content is %q, and decoded was %v", o, s.Name, before)
 		}
 	}
 }

@@ -15,6 +15,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -44,6 +45,8 @@ type Options struct {
 	// nil, a client is used that gives up connecting after 5 seconds, and gives up waiting for the answer to
 	// a write after 90. Reads are given up after 20 seconds with any client.
 	HTTP *http.Client
+	// Texts are shared with the clients of other instances. If it is nil, the client shares none.
+	Texts *Texts
 }
 
 // Client calls one API. Several goroutines may use it.
@@ -52,6 +55,7 @@ type Client struct {
 	access atomic.Pointer[access]
 	peer   atomic.Pointer[netip.AddrPort]
 	text   atomic.Int64 // how many bytes the haproxy.cfg had that was read last
+	texts  *Texts
 
 	readTimeout time.Duration
 }
@@ -74,12 +78,12 @@ func New(o Options) (*Client, error) {
 	if u.User != nil {
 		return nil, errors.New("parse instance url: credentials belong in the user name and password settings")
 	}
-	c := &Client{base: strings.TrimSuffix(u.Scheme+"://"+u.Host+u.Path, "/") + "/v3", readTimeout: readTimeout}
+	c := &Client{base: strings.TrimSuffix(u.Scheme+"://"+u.Host+u.Path, "/") + "/v3", readTimeout: readTimeout, texts: cmp.Or(o.Texts, &Texts{})}
 	return c, c.Renew(o)
 }
 
 // Renew replaces the credentials, also for work that is under way. A request that was sent before ends with
-// the old ones. The URL stays.
+// the old ones. The URL and the texts stay.
 func (c *Client) Renew(o Options) error {
 	a := &access{username: o.Username, password: o.Password, unknown: o.Unknown, http: o.HTTP}
 	if a.http == nil {

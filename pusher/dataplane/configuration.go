@@ -16,7 +16,7 @@ const rawPath = "/services/haproxy/configuration/raw"
 
 // Raw is the haproxy.cfg on the instance's disk.
 type Raw struct {
-	Config []byte
+	Config Text
 	// Version is the version in the API's memory. After a failed reload, the file has another one.
 	Version int64
 	// Checksum is the hash in the file's first line, "" if it has none. If it differs from [Checksum],
@@ -46,7 +46,7 @@ type PostOptions struct {
 // Posted is the answer to a post.
 type Posted struct {
 	// Config is the file after the API rewrote it. With OnlyValidate it is the current file.
-	Config []byte
+	Config Text
 	// Version is the version after the post.
 	Version  int64
 	Checksum string
@@ -64,14 +64,19 @@ func (c *Client) Version(ctx context.Context) (int64, error) {
 
 // Raw returns the configuration file.
 func (c *Client) Raw(ctx context.Context) (Raw, error) {
-	a, err := c.do(ctx, call{
-		op: "get configuration", method: http.MethodGet, path: rawPath, ok: []int{http.StatusOK}, expected: int(c.text.Load()),
-	})
+	r := c.reader(int(c.text.Load()))
+	a, err := c.do(ctx, call{op: "get configuration", method: http.MethodGet, path: rawPath, ok: []int{http.StatusOK}, text: r})
 	if err != nil {
 		return Raw{}, err
 	}
-	c.text.Store(int64(len(a.body)))
-	return Raw{Config: a.body, Version: a.version(), Checksum: a.header.Get("Configuration-Checksum")}, nil
+	text := r.text()
+	c.text.Store(int64(text.Len()))
+	return Raw{Config: text, Version: a.version(), Checksum: a.header.Get("Configuration-Checksum")}, nil
+}
+
+// reader returns the reader of a haproxy.cfg of about so many bytes.
+func (c *Client) reader(expected int) *textReader {
+	return &textReader{texts: c.texts, expected: expected + expected/16}
 }
 
 // PostRaw replaces the whole configuration. The API first validates it with haproxy -c (ErrValidation), and
@@ -90,17 +95,19 @@ func (c *Client) PostRaw(ctx context.Context, config []byte, o PostOptions) (Pos
 			query.Set(name, "true")
 		}
 	}
+	r := c.reader(len(config)) // the answer is that text in the API's form
 	a, err := c.do(ctx, call{
 		op: op, method: http.MethodPost, path: rawPath, query: query, header: actions,
 		head: o.Head, body: config, contentType: "text/plain",
-		ok: []int{http.StatusCreated, http.StatusAccepted}, expected: len(config), // the answer is that text in the API's form
+		ok: []int{http.StatusCreated, http.StatusAccepted}, text: r,
 	})
 	if err != nil {
 		return Posted{}, err
 	}
-	c.text.Store(int64(len(a.body)))
+	text := r.text()
+	c.text.Store(int64(text.Len()))
 	return Posted{
-		Config:   a.body,
+		Config:   text,
 		Version:  a.version(),
 		Checksum: a.header.Get("Configuration-Checksum"),
 		ReloadID: a.header.Get("Reload-ID"),

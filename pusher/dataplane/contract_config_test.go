@@ -17,7 +17,7 @@ import (
 
 func checkFresh(t *testing.T, s *subject) {
 	raw := s.raw(t)
-	if !strings.Contains(string(raw.Config), "node bootstrap") || raw.Checksum != "" {
+	if !strings.Contains(raw.Config.String(), "node bootstrap") || raw.Checksum != "" {
 		t.Errorf("a fresh file is %q with the checksum %q", raw.Config, raw.Checksum)
 	}
 	if v := s.version(t); v != 1 || raw.Version != v {
@@ -40,10 +40,10 @@ func checkFresh(t *testing.T, s *subject) {
 func checkPost(t *testing.T, s *subject) {
 	before := s.info(t)
 	posted := s.post(t, s.config("n1"), dataplane.PostOptions{})
-	if posted.Version != 2 || posted.ReloadID == "" || posted.Checksum != dataplane.Checksum(posted.Config) {
+	if posted.Version != 2 || posted.ReloadID == "" || posted.Checksum != posted.Config.Checksum() {
 		t.Errorf("posted version %d, reload %q, checksum %q", posted.Version, posted.ReloadID, posted.Checksum)
 	}
-	lines := strings.Split(string(posted.Config), "\n")
+	lines := strings.Split(posted.Config.String(), "\n")
 	if !strings.HasPrefix(lines[0], "# _md5hash=") || lines[1] != "# _version=2" || lines[2] != "# made for a test" {
 		t.Errorf("the file begins %q", lines[:3])
 	}
@@ -67,7 +67,7 @@ func checkPost(t *testing.T, s *subject) {
 	if after.Node != "n1" || after.PID == before.PID {
 		t.Errorf("the worker was %+v and is %+v", before, after)
 	}
-	if raw := s.raw(t); string(raw.Config) != string(posted.Config) || raw.Version != 2 || raw.Checksum != posted.Checksum {
+	if raw := s.raw(t); raw.Config.String() != posted.Config.String() || raw.Version != 2 || raw.Checksum != posted.Checksum {
 		t.Errorf("the file is version %d with the checksum %s, not what was posted", raw.Version, raw.Checksum)
 	}
 	_, err := s.Reload(t.Context(), posted.ReloadID+"9")
@@ -100,14 +100,14 @@ func checkSkip(t *testing.T, s *subject) {
 	if after := s.info(t); after.PID != before.PID || after.Node != "bootstrap" {
 		t.Errorf("the worker was %+v and is %+v", before, after)
 	}
-	if raw := s.raw(t); !strings.Contains(string(raw.Config), "node n1") {
+	if raw := s.raw(t); !strings.Contains(raw.Config.String(), "node n1") {
 		t.Errorf("the file is %s", raw.Config)
 	}
 }
 
 func checkOnlyValidate(t *testing.T, s *subject) {
 	posted, err := s.PostRaw(t.Context(), []byte(s.config("n1")), dataplane.PostOptions{Version: 99, OnlyValidate: true})
-	if err != nil || posted.ReloadID != "" || !strings.Contains(string(posted.Config), "node bootstrap") {
+	if err != nil || posted.ReloadID != "" || !strings.Contains(posted.Config.String(), "node bootstrap") {
 		t.Errorf("validating answered %+v, %v", posted, err)
 	}
 	_, err = s.tryPost(t, s.config("n1", "  bogus"), dataplane.PostOptions{OnlyValidate: true})
@@ -123,7 +123,7 @@ func checkStale(t *testing.T, s *subject) {
 	wantError(t, err, dataplane.ErrConflict)
 	_, err = s.PostRaw(t.Context(), []byte(s.config("n2")), dataplane.PostOptions{Version: 3})
 	wantError(t, err, dataplane.ErrConflict)
-	if raw := s.raw(t); raw.Version != 2 || !strings.Contains(string(raw.Config), "node n1") {
+	if raw := s.raw(t); raw.Version != 2 || !strings.Contains(raw.Config.String(), "node n1") {
 		t.Errorf("version %d is %s", raw.Version, raw.Config)
 	}
 }
@@ -163,7 +163,7 @@ func checkRefused(t *testing.T, s *subject) {
 	}
 	_, err = s.tryPost(t, s.config("n1", "  use_backend %[path,map("+s.dirs.Maps+"/none.map)]"), dataplane.PostOptions{})
 	wantError(t, err, dataplane.ErrValidation)
-	if after := s.raw(t); after.Version != before.Version || string(after.Config) != string(before.Config) {
+	if after := s.raw(t); after.Version != before.Version || after.Config.String() != before.Config.String() {
 		t.Errorf("a refused post changed the file to version %d: %s", after.Version, after.Config)
 	}
 	_, err = s.PostRaw(t.Context(), []byte("no newline"), dataplane.PostOptions{Version: 1})
@@ -193,7 +193,7 @@ func checkRefused(t *testing.T, s *subject) {
 func checkEqualPost(t *testing.T, s *subject) {
 	first := s.post(t, s.config("n1"), dataplane.PostOptions{ForceReload: true})
 	before := s.info(t)
-	again, err := s.PostRaw(t.Context(), first.Config, dataplane.PostOptions{Version: first.Version, ForceReload: true})
+	again, err := s.PostRaw(t.Context(), first.Config.Bytes(), dataplane.PostOptions{Version: first.Version, ForceReload: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,8 +203,8 @@ func checkEqualPost(t *testing.T, s *subject) {
 	if after := s.info(t); after.PID == before.PID {
 		t.Error("an equal post did not reload")
 	}
-	_, a, _ := strings.Cut(string(first.Config), "# made")
-	_, b, _ := strings.Cut(string(again.Config), "# made")
+	_, a, _ := strings.Cut(first.Config.String(), "# made")
+	_, b, _ := strings.Cut(again.Config.String(), "# made")
 	if a != b {
 		t.Errorf("normal form is not stable:\n%s\nbecame\n%s", a, b)
 	}
@@ -233,7 +233,7 @@ func checkFailedReload(t *testing.T, s *subject) {
 		t.Errorf("the worker was %+v and is %+v", before, after)
 	}
 	raw := s.raw(t)
-	if string(raw.Config) != string(good.Config) || raw.Version != bad.Version {
+	if raw.Config.String() != good.Config.String() || raw.Version != bad.Version {
 		t.Errorf("after the failure version %d is on disk:\n%s", raw.Version, raw.Config)
 	}
 	if view := s.call(t, http.MethodGet, "/configuration/frontends/taken/binds", "", 200); !strings.Contains(view, "127.0.0.1") {
@@ -254,7 +254,7 @@ func checkFailedFirstReload(t *testing.T, s *subject) {
 	}
 	eventually.Holds(t, "the API keeps the file", func() bool { return s.raw(t).Checksum != "" })
 	raw := s.raw(t)
-	if raw.Version != bad.Version || !strings.Contains(string(raw.Config), "node bootstrap") {
+	if raw.Version != bad.Version || !strings.Contains(raw.Config.String(), "node bootstrap") {
 		t.Errorf("after version %d failed, version %d is on disk:\n%s", bad.Version, raw.Version, raw.Config)
 	}
 }
@@ -277,7 +277,7 @@ func checkHAProxyGone(t *testing.T, s *subject) {
 	}
 	_, err = s.tryPost(t, s.config("n2"), dataplane.PostOptions{ForceReload: true})
 	wantError(t, err, dataplane.ErrReload)
-	if raw := s.raw(t); string(raw.Config) != string(good.Config) || raw.Version != good.Version+2 {
+	if raw := s.raw(t); raw.Config.String() != good.Config.String() || raw.Version != good.Version+2 {
 		t.Errorf("version %d is on disk:\n%s", raw.Version, raw.Config)
 	}
 	s.call(t, http.MethodGet, "/stats/native", "", 500)
@@ -293,27 +293,27 @@ func checkFailedForce(t *testing.T, s *subject) {
 	if info := s.info(t); info.Node != "n1" {
 		t.Errorf("the worker is %+v", info)
 	}
-	if raw := s.raw(t); string(raw.Config) != string(good.Config) || raw.Version != good.Version+1 {
+	if raw := s.raw(t); raw.Config.String() != good.Config.String() || raw.Version != good.Version+1 {
 		t.Errorf("after the failure version %d is on disk:\n%s", raw.Version, raw.Config)
 	}
 }
 
 func checkSilentLosses(t *testing.T, s *subject) {
 	limit := s.config("n1", "# "+strings.Repeat("x", 65535-2), "backend kept", "  mode http")
-	if posted := s.post(t, limit, dataplane.PostOptions{SkipReload: true}); !strings.Contains(string(posted.Config), "backend kept") {
+	if posted := s.post(t, limit, dataplane.PostOptions{SkipReload: true}); !strings.Contains(posted.Config.String(), "backend kept") {
 		t.Error("a line of 65,535 bytes was lost")
 	}
 	over := s.config("n1", "# "+strings.Repeat("x", 65536-2), "backend lost", "  mode http")
-	if posted := s.post(t, over, dataplane.PostOptions{SkipReload: true}); strings.Contains(string(posted.Config), "backend lost") {
+	if posted := s.post(t, over, dataplane.PostOptions{SkipReload: true}); strings.Contains(posted.Config.String(), "backend lost") {
 		t.Error("a line of 65,536 bytes and what follows was kept")
 	}
 	twice := s.config("n1", "backend twin", "  timeout server 1s", "backend twin", "  timeout server 2s")
-	posted := string(s.post(t, twice, dataplane.PostOptions{SkipReload: true}).Config)
+	posted := s.post(t, twice, dataplane.PostOptions{SkipReload: true}).Config.String()
 	if strings.Count(posted, "backend twin") != 1 || strings.Contains(posted, "timeout server 1s") {
 		t.Errorf("of two sections with one name was kept:\n%s", posted)
 	}
 	torn := s.config("n1", ".if !defined(NOSUCHVARIABLE)", "backend conditional", "  mode http", ".endif")
-	posted = string(s.post(t, torn, dataplane.PostOptions{SkipReload: true}).Config)
+	posted = s.post(t, torn, dataplane.PostOptions{SkipReload: true}).Config.String()
 	before, _, _ := strings.Cut(posted, "backend conditional")
 	if strings.HasSuffix(strings.TrimSpace(before), ".if !defined(NOSUCHVARIABLE)") {
 		t.Errorf("a condition was kept around its section:\n%s", posted)

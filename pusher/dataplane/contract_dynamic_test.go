@@ -85,7 +85,7 @@ func checkDynamicServers(t *testing.T, s *subject) {
 		t.Errorf("the server that is to be deleted answered %d", status)
 	}
 	// The slot takes over.
-	s.post(t, strings.Replace(string(s.raw(t).Config), "server s1 192.0.2.1:1 check disabled", "server s1 "+addr.String()+" check", 1),
+	s.post(t, strings.Replace(s.raw(t).Config.String(), "server s1 192.0.2.1:1 check disabled", "server s1 "+addr.String()+" check", 1),
 		dataplane.PostOptions{SkipReload: true, Actions: []dataplane.RuntimeAction{
 			dataplane.SetServerAddr("added", "s1", addr.IP.String(), addr.Port), dataplane.SetServerState("added", "s1", dataplane.StateReady),
 		}})

@@ -197,11 +197,11 @@ func checkTransactions(t *testing.T, s *subject) {
 	s.call(t, http.MethodPost, "/configuration/backends"+in, `{"name":"new"}`, 202)
 	s.call(t, http.MethodPost, "/configuration/backends"+in, `{"name":"new"}`, 409)
 	s.call(t, http.MethodPut, "/configuration/backends/zebra/servers/s1"+in, `{"name":"s1","address":"127.0.0.1","port":81}`, 202)
-	if raw := s.raw(t); strings.Contains(string(raw.Config), "backend new") {
+	if raw := s.raw(t); strings.Contains(raw.Config.String(), "backend new") {
 		t.Error("an open transaction changed the file")
 	}
 	s.call(t, http.MethodPut, "/transactions/"+first.ID+"?force_reload=true", "", 200)
-	if raw := s.raw(t); raw.Version != 3 || !strings.Contains(string(raw.Config), "backend new") || !strings.Contains(string(raw.Config), "server s1 127.0.0.1:81") {
+	if raw := s.raw(t); raw.Version != 3 || !strings.Contains(raw.Config.String(), "backend new") || !strings.Contains(raw.Config.String(), "server s1 127.0.0.1:81") {
 		t.Errorf("version %d is %s", raw.Version, raw.Config)
 	}
 	if server := s.server(t, "s1"); server.Port != 81 {
@@ -259,7 +259,7 @@ func checkExternalEdit(t *testing.T, s *subject) {
 	before := s.info(t)
 	file := filepath.Join(filepath.Dir(s.dirs.Maps), "haproxy.cfg")
 	tmp := file + ".new"
-	if err := os.WriteFile(tmp, []byte(strings.Replace(string(s.raw(t).Config), "node n1", "node edited", 1)), 0o644); err != nil {
+	if err := os.WriteFile(tmp, []byte(strings.Replace(s.raw(t).Config.String(), "node n1", "node edited", 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(tmp, file); err != nil {
@@ -268,7 +268,7 @@ func checkExternalEdit(t *testing.T, s *subject) {
 	eventually.Holds(t, "the API has seen the edit", func() bool { return s.version(t) == 3 })
 	eventually.Holds(t, "it has the edited file", func() bool { // the version may increase before the file is written
 		raw := s.raw(t)
-		return strings.Contains(string(raw.Config), "node edited") && raw.Checksum == dataplane.Checksum(raw.Config)
+		return strings.Contains(raw.Config.String(), "node edited") && raw.Checksum == raw.Config.Checksum()
 	})
 	if after := s.info(t); after.PID != before.PID || after.Node != "n1" {
 		t.Errorf("the worker was %+v and is %+v", before, after)

@@ -142,7 +142,7 @@ func (s *subject) checkStructured(t *testing.T) {
 	if got := s.version(t); got != v+1 {
 		t.Errorf("the version is %d after %d", got, v)
 	}
-	if raw := s.raw(t); !strings.Contains(string(raw.Config), "server s2 127.0.0.1:8402 disabled") {
+	if raw := s.raw(t); !strings.Contains(raw.Config.String(), "server s2 127.0.0.1:8402 disabled") {
 		t.Errorf("the file is %s", raw.Config)
 	}
 	s.call(t, http.MethodPut, path, `{"name":"s2","address":"127.0.0.1","port":8403}`, 409)
@@ -186,7 +186,7 @@ func checkRuntimeActions(t *testing.T, s *subject) {
 	if after := s.info(t); after.PID != before.PID {
 		t.Error("runtime actions reloaded")
 	}
-	if raw := s.raw(t); !strings.Contains(string(raw.Config), addr.String()) {
+	if raw := s.raw(t); !strings.Contains(raw.Config.String(), addr.String()) {
 		t.Errorf("the file is %s", raw.Config)
 	}
 }

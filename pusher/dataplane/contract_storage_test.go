@@ -277,7 +277,7 @@ func checkFilesInUse(t *testing.T, s *subject) {
 	if got := s.mapEntries(t, "used.map"); got != "/x=ant" {
 		t.Errorf("the running map is %s", got)
 	}
-	s.post(t, string(s.raw(t).Config), dataplane.PostOptions{ForceReload: true})
+	s.post(t, s.raw(t).Config.String(), dataplane.PostOptions{ForceReload: true})
 	if got := s.mapEntries(t, "used.map"); got != "/y=ant" {
 		t.Errorf("the reloaded map is %s", got)
 	}

@@ -30,8 +30,8 @@ type call struct {
 	contentType string
 	header      http.Header
 	ok          []int
-	small       bool // set if the answer is small, see [LargestSmallAnswer]
-	expected    int  // about how many bytes a success has, 0 if that is not known
+	small       bool        // set if the answer is small, see [LargestSmallAnswer]
+	text        *textReader // takes the body of a success, nil for the answer
 }
 
 // write reports whether the call can change something.
@@ -234,45 +234,27 @@ const (
 
 // read returns the body of an answer. A success that is too long is an error. An error message is cut.
 func (k call) read(body io.Reader, success bool) (data []byte, cut bool, err error) {
-	limit, expected := int64(LargestAnswer), k.expected
+	limit := int64(LargestAnswer)
 	switch {
 	case !success:
-		limit, expected = LargestError, 0
+		limit = LargestError
 	case k.small:
 		limit = LargestSmallAnswer
 	}
-	data, err = readAll(io.LimitReader(body, limit+1), expected)
-	if int64(len(data)) <= limit {
+	var length int64
+	if body = io.LimitReader(body, limit+1); success && k.text != nil {
+		length, err = io.Copy(k.text, body)
+	} else {
+		data, err = io.ReadAll(body)
+		length = int64(len(data))
+	}
+	if length <= limit {
 		return data, false, err
 	}
 	if success {
 		return nil, false, fmt.Errorf("the answer has more than %d KiB, which no answer of this API to this has", limit>>10)
 	}
 	return data[:limit], true, nil
-}
-
-// readAll is [io.ReadAll] for a text of about so many bytes. It reads such a text into its place, without another copy:
-// haproxy.cfg may have megabytes, and many instances may send theirs at the same time.
-func readAll(body io.Reader, expected int) ([]byte, error) {
-	if expected == 0 {
-		return io.ReadAll(body)
-	}
-	data := make([]byte, 0, expected+expected/16+1)
-	for len(data) < cap(data) {
-		n, err := body.Read(data[len(data):cap(data)])
-		if data = data[:len(data)+n]; err == nil {
-			continue
-		}
-		if len(data) < cap(data)*3/4 {
-			data = bytes.Clone(data) // the caller may keep it
-		}
-		if err == io.EOF { // no other error is the end: the answer was cut
-			err = nil
-		}
-		return data, err
-	}
-	rest, err := io.ReadAll(body)
-	return slices.Concat(data, rest), err
 }
 
 // unfolds returns an error for JSON that would take far more memory when it is decoded.

@@ -47,13 +47,14 @@ type Connections struct {
 	options Options
 	fence   *push.Fence // nil: there is none
 	byName  map[string]*connection
+	texts   *dataplane.Texts // what the instances have on disk
 }
 
 // New returns Connections without an instance. The fence decides what may be written to an instance.
 // Without a fence (nil) everything may be written.
 func New(o Options, fence *push.Fence) *Connections {
 	o.Directory.clear()
-	return &Connections{options: o, fence: fence, byName: map[string]*connection{}}
+	return &Connections{options: o, fence: fence, byName: map[string]*connection{}, texts: &dataplane.Texts{}}
 }
 
 // connection has what is needed to reach an instance.
@@ -93,7 +94,7 @@ func (c *connection) about() About {
 // access returns the options of an instance's client.
 func (s *Connections) access(spec fleet.Instance) dataplane.Options {
 	out := spec.Access()
-	out.HTTP = s.options.HTTP
+	out.HTTP, out.Texts = s.options.HTTP, s.texts
 	return out
 }
 

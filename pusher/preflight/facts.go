@@ -143,7 +143,7 @@ func Gather(ctx context.Context, api API, spec fleet.Instance, write bool) Facts
 	f.Process, f.ProcessErr = api.Process(ctx)
 	var raw dataplane.Raw
 	raw, f.ConfigErr = api.Raw(ctx)
-	f.Config = raw.Config
+	f.Config = raw.Config.Bytes()
 	f.Reloads, _ = api.Reloads(ctx)           // what is not told is not judged
 	f.Transactions, _ = api.Transactions(ctx) // nor is this
 	_, f.Statistics = api.FrontendStatistics(ctx)

@@ -78,7 +78,9 @@ func newFake(t *testing.T) *fake {
 	f := &fake{t: t, memory: 7, node: "bootstrap", pid: 100, files: map[string]string{}, version: "v3.2.5 abc"}
 	f.disk = "# _version=7\nglobal\n  node bootstrap\n"
 	f.info = func() (dataplane.RuntimeInfo, error) { return dataplane.RuntimeInfo{Node: f.node, PID: f.pid}, nil }
-	f.raw = func() (dataplane.Raw, error) { return dataplane.Raw{Config: []byte(f.disk), Version: f.memory}, nil }
+	f.raw = func() (dataplane.Raw, error) {
+		return dataplane.Raw{Config: dataplane.Split([]byte(f.disk)), Version: f.memory}, nil
+	}
 	f.post = f.commit
 	f.create = func(dataplane.Storage, string) error { return nil }
 	f.setting = func(string, string, dataplane.ServerChange) error { return nil }
@@ -106,7 +108,7 @@ func (f *fake) commit(text string, o dataplane.PostOptions) (dataplane.Posted, e
 	if o.ForceReload {
 		f.load()
 	}
-	return dataplane.Posted{Config: []byte(f.disk), Version: f.memory}, nil
+	return dataplane.Posted{Config: dataplane.Split([]byte(f.disk)), Version: f.memory}, nil
 }
 
 // load makes the worker load the file on disk.

@@ -58,7 +58,7 @@ func TestInstanceFault(t *testing.T) {
 		"a duplicate":                {alert("config : Parsing [h.cfg:9]: backend 'b' has the same name as another"), refused},
 		"nothing":                    {"", refused},
 	} {
-		hint, ok := instanceFault(tt.said, want, before)
+		hint, ok := instanceFault(tt.said, []byte(want), []byte(before))
 		if ok != (tt.hint != refused) || !strings.Contains(hint, tt.hint) {
 			t.Errorf("%s: the instance is at fault: %v, %q", name, ok, hint)
 		}
@@ -75,7 +75,7 @@ func TestBinds(t *testing.T) {
 		"bind :1\nfrontend other # web\n bind :80\nbackend web\n # bind :81\n":      nil,
 		"frontend \"web\nbind :80\n": nil,
 	} {
-		if got := binds("web", config); !slices.Equal(got, want) {
+		if got := binds("web", []byte(config)); !slices.Equal(got, want) {
 			t.Errorf("%q: %q, want %q", config, got, want)
 		}
 	}

@@ -81,11 +81,12 @@ func (f *Fence) Claim(ctx context.Context, api API, record *Record) error {
 		if raw, err = api.Raw(ctx); err != nil {
 			return err
 		}
-		edited := raw.Checksum != "" && raw.Checksum != dataplane.Checksum(raw.Config)
+		edited := raw.Checksum != "" && raw.Checksum != raw.Config.Checksum()
 		if edited || f.claims(raw.Config) || isChanged(raw, record) {
 			return nil
 		}
-		if _, err = api.PostRaw(ctx, withoutHeader(raw.Config), dataplane.PostOptions{Version: raw.Version, SkipReload: true}); err == nil {
+		text := withoutHeader(raw.Config)
+		if _, err = api.PostRaw(ctx, text.Body, dataplane.PostOptions{Version: raw.Version, SkipReload: true, Head: string(text.Head)}); err == nil {
 			return nil
 		}
 		Instance{API: api}.dropTransactions(ctx)
@@ -99,21 +100,21 @@ func (f *Fence) Claim(ctx context.Context, api API, record *Record) error {
 // isChanged reports whether the file differs from what a pusher wrote. What the API holds
 // in memory does not matter.
 func isChanged(raw dataplane.Raw, record *Record) bool {
-	raw.Version = readVersion(raw.Config)
+	raw.Version = readVersion(raw.Config.Head)
 	return foreignText(raw, record.Remembered().Marked) != ""
 }
 
 // claims reports whether an instance with this haproxy.cfg needs no claim. If there are no
 // terms, an instance needs none either if no pusher ever wrote its file, since the first
 // push will write the mark.
-func (f *Fence) claims(config []byte) bool {
+func (f *Fence) claims(config dataplane.Text) bool {
 	term := f.term.Load()
-	m, found := markOf(config)
+	m, found := markOf(config.Head)
 	own := f.pusher.State == "" || found && m.State == f.pusher.State && m.Place == oneWord(f.pusher.Place)
-	if term == 0 && !own && readText(config).end == "" {
+	if term == 0 && !own && readRaw(config).end == "" {
 		return true
 	}
-	return own && termOf(config) == term
+	return own && termOf(config.Head) == term
 }
 
 // fenced is an API that checks the fence before every change.
@@ -140,7 +141,7 @@ func (f fenced) Raw(ctx context.Context) (dataplane.Raw, error) {
 	if err := f.record.admit(raw, f.fence.pusher, f.fence.term.Load(), f.fence.takeOver, time.Now()); err != nil {
 		return dataplane.Raw{}, err
 	}
-	if own, found := f.fence.term.Load(), termOf(raw.Config); found > own && own > 0 {
+	if own, found := f.fence.term.Load(), termOf(raw.Config.Head); found > own && own > 0 {
 		return dataplane.Raw{}, OutrankedError{Term: own, By: found}
 	}
 	return raw, nil
@@ -162,7 +163,7 @@ func (f fenced) PostRaw(ctx context.Context, config []byte, o dataplane.PostOpti
 			head += wroteLine(now, f.fence.host)
 		}
 	}
-	o.Head = head
+	o.Head = head + o.Head
 	posted, err := f.API.PostRaw(ctx, config, o)
 	if err == nil && !o.OnlyValidate {
 		f.record.wrote(f.fence.pusher.State != "", o.ForceReload, time.Now())

@@ -1,7 +1,6 @@
 package push
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"reflect"
@@ -38,12 +37,12 @@ func TestTermOf(t *testing.T) {
 
 // A different term in the file is no drift.
 func TestTheTermIsNoDrift(t *testing.T) {
-	a := []byte("# _md5hash=1\n# _version=3\n# hapsnap term 7\nglobal\n")
-	b := []byte("# _md5hash=2\n# _version=9\n# hapsnap term 12\nglobal\n")
-	if digestOf(a) != digestOf(b) || digestOf(a) != digestOf([]byte("global\n")) {
+	a := dataplane.Split([]byte("# _md5hash=1\n# _version=3\n# hapsnap term 7\nglobal\n"))
+	b := dataplane.Split([]byte("# _md5hash=2\n# _version=9\n# hapsnap term 12\nglobal\n"))
+	if digestOf(a) != digestOf(b) || digestOf(a) != digestOf(dataplane.Split([]byte("global\n"))) {
 		t.Error("digests differ")
 	}
-	if got := withoutHeader(a); !bytes.Equal(got, []byte("global\n")) {
+	if got := withoutHeader(a); got.String() != "global\n" {
 		t.Errorf("without its header it is %q", got)
 	}
 }
@@ -63,7 +62,7 @@ func TestPushesWriteTheTerm(t *testing.T) {
 	if err != nil || termOf([]byte(f.disk)) != 5 || strings.Count(f.disk, termMark) != 1 {
 		t.Errorf("persisted as %q: %v", f.disk, err)
 	}
-	if disk != done.Disk || disk != digestOf(want.Config) {
+	if disk != done.Disk || disk != digestOf(dataplane.Split(want.Config)) {
 		t.Error("the digests differ by the term")
 	}
 }
@@ -142,7 +141,7 @@ func TestClaim(t *testing.T) {
 			if diff := gocmp.Diff(test.calls, f.calls); diff != "" {
 				t.Errorf("called otherwise (-want +got):\n%s", diff)
 			}
-			if f.pid != 100 || string(withoutHeader([]byte(f.disk))) != text {
+			if f.pid != 100 || withoutHeader(dataplane.Split([]byte(f.disk))).String() != text {
 				t.Errorf("the worker is %d, and on disk is %q", f.pid, f.disk)
 			}
 		})
@@ -263,7 +262,7 @@ func TestWhenAnotherWrote(t *testing.T) {
 		own.Raise(4)
 	}
 	m, found := markOf([]byte(f.disk))
-	if !found || m.State != "other" || strings.Contains(string(withoutHeader([]byte(f.disk))), "wrote this") {
+	if !found || m.State != "other" || strings.Contains(withoutHeader(dataplane.Split([]byte(f.disk))).String(), "wrote this") {
 		t.Errorf("the mark is %+v in %q", m, f.disk)
 	}
 }

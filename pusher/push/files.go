@@ -466,7 +466,7 @@ func (i Instance) certificatesInUse(ctx context.Context) (func(name string) bool
 	for _, file := range loaded {
 		used[path.Base(file)] = true
 	}
-	words := wordsOf(raw.Config)
+	words := append(wordsOf(raw.Config.Head), wordsOf(raw.Config.Body)...)
 	for n, word := range words {
 		if used[path.Base(word)] = true; word == "crt-list" && n+1 < len(words) {
 			list, err := i.API.ReadFile(ctx, dataplane.General, path.Base(words[n+1]))

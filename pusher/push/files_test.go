@@ -191,7 +191,7 @@ func TestInspectionSeesCertificates(t *testing.T) {
 		f.put(want)
 		f.load()
 		i := Instance{API: f, Layout: bind.Layout{Maps: "/maps", Certificates: "/ssl", General: "/general"}}
-		have := Running{Info: dataplane.RuntimeInfo{PID: f.pid, Node: f.node}, Disk: digestOf([]byte(f.disk)), Certificates: CertificateHashes{"/ssl/a.pem": sum([]byte(tt.known))}}
+		have := Running{Info: dataplane.RuntimeInfo{PID: f.pid, Node: f.node}, Disk: digestOf(dataplane.Split([]byte(f.disk))), Certificates: CertificateHashes{"/ssl/a.pem": sum([]byte(tt.known))}}
 		found, err := i.Inspect(t.Context(), want, have, 0)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

@@ -26,11 +26,16 @@ const maxInspected = 100
 // the API counts versions.
 type Digest [sha256.Size]byte
 
-func digestOf(config []byte) Digest {
-	if len(config) == 0 {
+func digestOf(config dataplane.Text) (d Digest) {
+	if config.Len() == 0 {
 		return Digest{}
 	}
-	return sha256.Sum256(withoutHeader(config))
+	config = withoutHeader(config)
+	sum := sha256.New()
+	sum.Write(config.Head)
+	sum.Write(config.Body)
+	sum.Sum(d[:0])
+	return d
 }
 
 // Fault is a difference between what is on an instance and what the pusher left there.
@@ -129,7 +134,7 @@ func (i Instance) inspectMaps(ctx context.Context, want bind.Bound, out *Inspect
 // what was bound. The API writes that in its own form.
 func inspectDisk(s sight, want bind.Bound, known Digest) (Fault, bool) {
 	found := digestOf(s.raw.Config)
-	edited := s.raw.Checksum != "" && s.raw.Checksum != dataplane.Checksum(s.raw.Config)
+	edited := s.raw.Checksum != "" && s.raw.Checksum != s.raw.Config.Checksum()
 	switch {
 	case known != (Digest{}) && found == known && s.disk.version != s.memory:
 		// A reload that somebody else asked for has failed. The API put the file back, and
@@ -143,7 +148,7 @@ func inspectDisk(s sight, want bind.Bound, known Digest) (Fault, bool) {
 	case known == (Digest{}) && !edited && s.changed == "" && s.settled(want):
 		return Fault{}, false
 	}
-	return Fault{What: "haproxy.cfg on disk", Want: "what was written for " + want.Node, Found: foreignWords(s.raw.Config, want.Config)}, true
+	return Fault{What: "haproxy.cfg on disk", Want: "what was written for " + want.Node, Found: foreignWords(s.raw.Config.Body, want.Config)}, true
 }
 
 // foreignWords says which lines the text on disk has and the wanted text does not. It names
@@ -156,7 +161,7 @@ func foreignWords(found, want []byte) string {
 	}
 	var words []string
 	section := ""
-	for line := range haproxycfg.Lines(withoutHeader(found)) {
+	for line := range haproxycfg.Lines(found) {
 		texts := line.Texts()
 		if len(texts) == 0 {
 			continue
@@ -522,7 +527,7 @@ func (i Instance) adopt(ctx context.Context, info dataplane.RuntimeInfo, asked t
 	}
 	o, kept := i.Override.Get(), i.Record.Remembered()
 	last := kept.Worker
-	if bind.SameNode(readText(raw.Config).node, o.Runs) && foreignText(raw, kept.Marked) == "" && last.PID == info.PID && info.Uptime+uptimeSlack >= last.Uptime {
+	if bind.SameNode(readRaw(raw.Config).node, o.Runs) && foreignText(raw, kept.Marked) == "" && last.PID == info.PID && info.Uptime+uptimeSlack >= last.Uptime {
 		o.Started = asked.Add(-info.Uptime)
 	}
 	i.Override.Set(o)

@@ -157,7 +157,7 @@ func (i Instance) look(ctx context.Context) (sight, error) {
 	if err != nil {
 		return sight{}, err
 	}
-	s := sight{info: info, raw: raw, disk: readText(raw.Config), memory: raw.Version}
+	s := sight{info: info, raw: raw, disk: readRaw(raw.Config), memory: raw.Version}
 	s.changed = foreignText(raw, i.Record.Remembered().Marked)
 	s.foreign = i.Record.judge(info, time.Now(), raw)
 	return s, nil
@@ -208,7 +208,7 @@ func (p *attempt) once(ctx context.Context) (again bool, err error) {
 		return false, nil
 	case bind.SameNode(s.info.Node, p.want.Node):
 		p.done.Info = s.info
-		if err := p.postText(ctx, p.want.Config, s.memory); err != nil {
+		if err := p.postText(ctx, dataplane.Split(p.want.Config), s.memory); err != nil {
 			return isUncertain(err), err
 		}
 		return true, errNotOnDisk
@@ -231,7 +231,7 @@ func (p *attempt) once(ctx context.Context) (again bool, err error) {
 		if process, err = p.API.Process(ctx); err != nil {
 			process = dataplane.Process{}
 		}
-		runs = bind.CountDescriptors(s.raw.Config)
+		runs = bind.CountDescriptors(s.raw.Config.Body)
 	}
 	err = checkDescriptors(bind.CountDescriptors(p.want.Config), runs, process)
 	if err != nil {
@@ -283,7 +283,7 @@ func (p *attempt) resolve(ctx context.Context, before sight, cause error) (again
 		return (bind.SameNode(s.info.Node, p.want.Node) && s.foreign == "") || !s.disk.holdsNode(p.want), nil
 	})
 	switch {
-	case err != nil || now.raw.Config == nil:
+	case err != nil || now.raw.Config.Len() == 0:
 		return false, cause
 	case bind.SameNode(now.info.Node, p.want.Node) && now.foreign == "":
 		p.done.Reloaded = now.info.PID != before.info.PID
@@ -331,7 +331,7 @@ func (p *attempt) prove(ctx context.Context) (sight, error) {
 
 // verify checks that the worker and the file on disk have what was posted.
 func (p *attempt) verify(ctx context.Context, before sight, posted dataplane.Posted) (again bool, err error) {
-	text := readText(posted.Config)
+	text := readRaw(posted.Config)
 	if want := readText(p.want.Config); !bind.SameNode(text.end, p.want.Node) || text.sections != want.sections {
 		return false, p.undamage(ctx, before, want.sections, text.sections)
 	}
@@ -346,7 +346,7 @@ func (p *attempt) verify(ctx context.Context, before sight, posted dataplane.Pos
 	switch {
 	case err != nil:
 		return errors.Is(err, ErrElsewhere) || errors.Is(err, errNotOnDisk) || errors.Is(err, ErrForeign), err
-	case s.raw.Checksum != "" && s.raw.Checksum != dataplane.Checksum(s.raw.Config):
+	case s.raw.Checksum != "" && s.raw.Checksum != s.raw.Config.Checksum():
 		return true, errors.New("the file on disk was edited by somebody else")
 	}
 	return false, nil
@@ -367,7 +367,7 @@ func (p *attempt) refuseReload(ctx context.Context, before sight, cause error) e
 		return fmt.Errorf("%w: %w", err, cause)
 	}
 	refused := fmt.Errorf("%w: %w", ErrRefused, cause)
-	if hint, ok := instanceFault(cause.Error(), string(p.want.Config), string(p.lastGood(before))); ok {
+	if hint, ok := instanceFault(cause.Error(), p.want.Config, p.lastGood(before).Body); ok {
 		refused = &instanceError{cause, hint}
 	}
 	if err := p.heal(ctx, before); err != nil {
@@ -379,7 +379,7 @@ func (p *attempt) refuseReload(ctx context.Context, before sight, cause error) e
 // refused returns the error for a configuration that HAProxy refused. If HAProxy also
 // refuses the previous configuration, the instance is at fault, whatever the message says.
 func (p *attempt) refused(ctx context.Context, before sight, cause error) error {
-	if hint, ok := instanceFault(cause.Error(), string(p.want.Config), string(p.lastGood(before))); ok {
+	if hint, ok := instanceFault(cause.Error(), p.want.Config, p.lastGood(before).Body); ok {
 		return &instanceError{cause, hint}
 	}
 	if p.good != nil && bind.SameNode(p.good.Node, before.info.Node) && !bind.SameNode(p.good.Node, p.want.Node) {
@@ -397,7 +397,8 @@ func (p *attempt) undamage(ctx context.Context, before sight, want, got int) err
 	refused := fmt.Errorf("%w: the Dataplane API kept %d of %d sections", ErrRefused, got, want)
 	version, err := p.version(ctx)
 	if err == nil {
-		_, err = p.API.PostRaw(ctx, p.lastGood(before), dataplane.PostOptions{Version: version, ForceReload: true})
+		good := p.lastGood(before)
+		_, err = p.API.PostRaw(ctx, good.Body, dataplane.PostOptions{Version: version, ForceReload: true, Head: string(good.Head)})
 	}
 	if err != nil {
 		return fmt.Errorf("%w; restore the configuration: %w", refused, err)
@@ -410,7 +411,7 @@ func (p *attempt) undamage(ctx context.Context, before sight, want, got int) err
 // change by anybody would write the failed text to disk again.
 func (p *attempt) heal(ctx context.Context, before sight) error {
 	good := p.lastGood(before)
-	want := readText(good)
+	want := readRaw(good)
 	for range maxTries {
 		s, err := p.look(ctx)
 		if err != nil {
@@ -431,16 +432,16 @@ func (p *attempt) heal(ctx context.Context, before sight) error {
 
 // lastGood returns the text of what ran before. If that is the good snapshot, it returns
 // that with current servers, otherwise the text that was on disk.
-func (p *attempt) lastGood(before sight) []byte {
+func (p *attempt) lastGood(before sight) dataplane.Text {
 	if p.good != nil && bind.SameNode(p.good.Node, before.info.Node) {
-		return p.good.Config
+		return dataplane.Split(p.good.Config)
 	}
 	return withoutHeader(before.raw.Config)
 }
 
 // postText writes the text to disk and into the API's memory. The worker does not notice.
-func (i Instance) postText(ctx context.Context, config []byte, version int64) error {
-	_, err := i.API.PostRaw(ctx, config, dataplane.PostOptions{Version: version, SkipReload: true})
+func (i Instance) postText(ctx context.Context, config dataplane.Text, version int64) error {
+	_, err := i.API.PostRaw(ctx, config.Body, dataplane.PostOptions{Version: version, SkipReload: true, Head: string(config.Head)})
 	if errors.Is(err, dataplane.ErrConflict) || errors.Is(err, dataplane.ErrValidation) {
 		i.dropTransactions(ctx)
 	}

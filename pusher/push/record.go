@@ -215,19 +215,19 @@ func (r *Record) admit(raw dataplane.Raw, own Pusher, term int64, takeOver bool,
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m, found := markOf(raw.Config)
+	m, found := markOf(raw.Config.Head)
 	own.Place = oneWord(own.Place)
 	before := r.led
 	r.led = nil
 	defer func() {
 		if r.led == nil || before == nil || before.By != r.led.By {
-			r.writer = wroteOf(raw.Config)
+			r.writer = wroteOf(raw.Config.Head)
 		}
 	}()
 	switch {
 	case own.State == "":
-	case !found && termOf(raw.Config) > 0 && term == 0 && !r.claimed && !r.kept.Marked && !takeOver:
-		m.Pusher = Pusher{State: "unknown", Place: fmt.Sprintf("one of several that share a state, of term %d", termOf(raw.Config))}
+	case !found && termOf(raw.Config.Head) > 0 && term == 0 && !r.claimed && !r.kept.Marked && !takeOver:
+		m.Pusher = Pusher{State: "unknown", Place: fmt.Sprintf("one of several that share a state, of term %d", termOf(raw.Config.Head))}
 		r.led, r.read = &LedByOtherError{m.Pusher}, true
 		return *r.led
 	case !found || m.Pusher == own:
@@ -359,14 +359,14 @@ func oneWord(text string) string {
 // foreignText says in which way a haproxy.cfg differs from what a pusher wrote. It returns "" if it does not differ,
 // and if it has no mark and marked says that no pusher ever marked it.
 func foreignText(raw dataplane.Raw, marked bool) string {
-	m, found := markOf(raw.Config)
-	version := readVersion(raw.Config)
+	m, found := markOf(raw.Config.Head)
+	version := readVersion(raw.Config.Head)
 	switch {
 	case !found && marked:
 		return "no pusher wrote it"
 	case !found:
 		return ""
-	case raw.Checksum != "" && raw.Checksum != dataplane.Checksum(raw.Config):
+	case raw.Checksum != "" && raw.Checksum != raw.Config.Checksum():
 		return "it was edited after it was written"
 	case version != m.follows+1:
 		return fmt.Sprintf("it was changed after it was written: it is version %d, and was version %d", version, m.follows+1)

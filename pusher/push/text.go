@@ -40,7 +40,7 @@ type text struct {
 	node     string
 	end      string // of the end marker
 	sections int
-	config   []byte
+	config   []byte                          // without the comments at its beginning
 	read     func() map[serverKey]serverLine // see servers
 }
 
@@ -72,8 +72,15 @@ const (
 	endMark     = "# hapsnap end "
 )
 
-func readText(config []byte) text {
-	t := text{version: -1, config: config, read: sync.OnceValue(func() map[serverKey]serverLine { return maps.Collect(serverLines(config)) })}
+func readText(config []byte) text { return readRaw(dataplane.Split(config)) }
+
+// readRaw is readText of what the API sent.
+func readRaw(raw dataplane.Text) text {
+	config := raw.Body
+	t := text{version: -1, config: config, read: sync.OnceValue(func() map[serverKey]serverLine { return serversOf(config) })}
+	for line := range haproxycfg.Lines(raw.Head) {
+		t.readComment(bytes.TrimSpace(line.Text))
+	}
 	global := false
 	for line := range haproxycfg.Lines(config) {
 		if section, begins := haproxycfg.BeginSection(line); begins {
@@ -92,10 +99,26 @@ func readText(config []byte) text {
 	return t
 }
 
+// serversOf returns the lines of the servers that are ours.
+func serversOf(config []byte) map[serverKey]serverLine {
+	out := map[serverKey]serverLine{}
+	for name, line := range serverLines(config) {
+		out[serverKey{name.backend, string(name.server)}] = line
+	}
+	return out
+}
+
+// nameInLine is a [serverKey] that is valid until the next line is read.
+type nameInLine struct {
+	backend string
+	server  []byte
+}
+
 // serverLines yields the lines of the servers that are ours. If two lines name the same server, the last one counts.
-func serverLines(config []byte) iter.Seq2[serverKey, serverLine] {
-	return func(yield func(serverKey, serverLine) bool) {
+func serverLines(config []byte) iter.Seq2[nameInLine, serverLine] {
+	return func(yield func(nameInLine, serverLine) bool) {
 		backend := ""
+		var words [][]byte
 		for line := range haproxycfg.Lines(config) {
 			if section, begins := haproxycfg.BeginSection(line); begins {
 				backend = section.Name
@@ -104,8 +127,8 @@ func serverLines(config []byte) iter.Seq2[serverKey, serverLine] {
 			if !line.Is("server") {
 				continue
 			}
-			if words := line.Texts(); len(words) >= 3 {
-				if l, ok := readServer(words[2:]); ok && !yield(serverKey{backend, words[1]}, l) {
+			if words = bind.AppendWords(words[:0], line); len(words) >= 3 {
+				if l, ok := readServer(words[2:]); ok && !yield(nameInLine{backend, words[1]}, l) {
 					return
 				}
 			}
@@ -127,15 +150,15 @@ func (t *text) readComment(line []byte) {
 
 // readServer reads a server line from its address on. It returns false if the address is
 // not an IP address with a port, since such a server is not ours.
-func readServer(words []string) (serverLine, bool) {
-	address, err := netip.ParseAddrPort(words[0])
+func readServer(words [][]byte) (serverLine, bool) {
+	address, err := netip.ParseAddrPort(string(words[0]))
 	l := serverLine{address: address, weight: -1}
 	for i, word := range words {
 		switch {
-		case word == "disabled":
+		case string(word) == "disabled":
 			l.disabled = true
-		case word == "weight" && i+1 < len(words):
-			if n, err := strconv.Atoi(words[i+1]); err == nil {
+		case string(word) == "weight" && i+1 < len(words):
+			if n, err := strconv.Atoi(string(words[i+1])); err == nil {
 				l.weight = n
 			}
 		}
@@ -165,21 +188,25 @@ func (t text) holdsNode(b bind.Bound) bool {
 // holdsServers reports whether the text has the servers in their states. The servers of a backend follow each other.
 // It compares line by line and keeps no line: many instances may be looked at at the same time.
 func (t text) holdsServers(servers []bind.Server) bool {
-	of := map[string]span{}
-	for _, at := range spans(servers) {
-		of[servers[at.from].Backend] = at
-	}
-	held, next := make([]bool, len(servers)), 0 // next is where the next line probably belongs
-	for key, line := range serverLines(t.config) {
-		at, known := of[key.backend]
-		if !known {
-			continue
+	of := sync.OnceValue(func() map[string]span {
+		of := map[string]span{}
+		for _, at := range spans(servers) {
+			of[servers[at.from].Backend] = at
 		}
-		if next < at.from || next >= at.to || servers[next].Name != key.name {
-			next = at.from + slices.IndexFunc(at.of(servers), func(s bind.Server) bool { return s.Name == key.name })
-			if next < at.from {
+		return of
+	})
+	held, next := make([]bool, len(servers)), 0 // next is where the next line probably belongs
+	for name, line := range serverLines(t.config) {
+		if next >= len(servers) || servers[next].Backend != name.backend || servers[next].Name != string(name.server) {
+			at, known := of()[name.backend]
+			if !known {
 				continue
 			}
+			n := slices.IndexFunc(at.of(servers), func(s bind.Server) bool { return s.Name == string(name.server) })
+			if n < 0 {
+				continue
+			}
+			next = at.from + n
 		}
 		held[next] = line.same(lineOf(servers[next]))
 		next++
@@ -190,10 +217,12 @@ func (t text) holdsServers(servers []bind.Server) bool {
 // withoutHeader returns a text of the API without its header. The header has the lines of
 // the API, which name another version than a post of the text will get, and the term and
 // the mark of the pusher that wrote it.
-func withoutHeader(config []byte) []byte {
-	for bytes.HasPrefix(config, []byte("# _")) || bytes.HasPrefix(config, []byte(termMark)) || bytes.HasPrefix(config, []byte(pusherMark)) {
-		_, config, _ = bytes.Cut(config, []byte("\n"))
+func withoutHeader(config dataplane.Text) dataplane.Text {
+	head := config.Head
+	for bytes.HasPrefix(head, []byte("# _")) || bytes.HasPrefix(head, []byte(termMark)) || bytes.HasPrefix(head, []byte(pusherMark)) {
+		_, head, _ = bytes.Cut(head, []byte("\n"))
 	}
+	config.Head = head
 	return config
 }
 
@@ -383,7 +412,7 @@ var (
 // instance is at fault, and returns a hint for people. A port that cannot be opened is the
 // fault of the instance if the previous configuration opened it with the same lines.
 // Otherwise it is the fault of the new configuration.
-func instanceFault(said, want, before string) (hint string, ok bool) {
+func instanceFault(said string, want, before []byte) (hint string, ok bool) {
 	lines := findings(said)
 	if len(lines) == 0 {
 		lines = []string{said}
@@ -405,7 +434,7 @@ func instanceFault(said, want, before string) (hint string, ok bool) {
 }
 
 // sameBinds reports whether the previous configuration had all binds of a section.
-func sameBinds(section, want, before string) bool {
+func sameBinds(section string, want, before []byte) bool {
 	had := map[string]bool{}
 	for _, line := range binds(section, before) {
 		had[line] = true
@@ -421,9 +450,9 @@ func sameBinds(section, want, before string) bool {
 
 // binds returns the bind lines of a section, with normalised blanks and quotes and without
 // comments.
-func binds(section, config string) []string {
+func binds(section string, config []byte) []string {
 	var out []string
-	for s := range haproxycfg.Sections([]byte(config)) {
+	for s := range haproxycfg.Sections(config) {
 		for _, line := range s.Lines {
 			if s.Keyword != "" && s.Name == section && line.Is("bind") {
 				out = append(out, strings.Join(line.Texts(), " "))

@@ -112,8 +112,8 @@ func TestForeignText(t *testing.T) {
 	t.Parallel()
 	pusher := Pusher{State: "abc", Place: "/state.json"}
 	// file is a haproxy.cfg of a version, which was posted after another version.
-	file := func(version, follows int64) []byte {
-		return fmt.Appendf(nil, "# _version=%d\n%sglobal\n  node n\n", version, mark{pusher, follows}.line())
+	file := func(version, follows int64) dataplane.Text {
+		return dataplane.Split(fmt.Appendf(nil, "# _version=%d\n%sglobal\n  node n\n", version, mark{pusher, follows}.line()))
 	}
 	for name, test := range map[string]struct {
 		raw    dataplane.Raw
@@ -125,8 +125,8 @@ func TestForeignText(t *testing.T) {
 		"edited, and the API has noticed":    {raw: dataplane.Raw{Config: file(5, 3), Version: 5}, marked: true, want: "it was changed after it was written"},
 		"edited and put back":                {raw: dataplane.Raw{Config: file(5, 4), Version: 6}, marked: true, want: "it was changed and put back"},
 		"edited, which its checksum tells":   {raw: dataplane.Raw{Config: file(5, 4), Version: 5, Checksum: "other"}, marked: true, want: "it was edited after it was written"},
-		"without a mark where there was one": {raw: dataplane.Raw{Config: []byte("global\n"), Version: 5}, marked: true, want: "no pusher wrote it"},
-		"without a mark, as ever":            {raw: dataplane.Raw{Config: []byte("global\n"), Version: 5}},
+		"without a mark where there was one": {raw: dataplane.Raw{Config: dataplane.Split([]byte("global\n")), Version: 5}, marked: true, want: "no pusher wrote it"},
+		"without a mark, as ever":            {raw: dataplane.Raw{Config: dataplane.Split([]byte("global\n")), Version: 5}},
 	} {
 		if got := foreignText(test.raw, test.marked); !strings.HasPrefix(got, test.want) || test.want == "" && got != "" {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
@@ -157,6 +157,21 @@ func TestLooksKeepNoLines(t *testing.T) {
 	}
 	if !disk.holdsServers(servers) {
 		t.Error("the text does not hold its own servers")
+	}
+	few, many := []byte("backend b\n"), []byte("backend b\n")
+	var wanted []bind.Server
+	for n := range 1000 {
+		many = fmt.Appendf(many, "    server s%d 10.0.0.1:80 check weight 7 disabled\n", n)
+		wanted = append(wanted, bind.Server{Backend: "b", Name: fmt.Sprintf("s%d", n), Address: "10.0.0.1", Port: 80, Weight: 7, State: bind.SlotSpare})
+	}
+	for name, look := range map[string]func(config []byte, servers []bind.Server){
+		"comparing":   func(config []byte, servers []bind.Server) { readText(config).holdsServers(servers) },
+		"descriptors": func(config []byte, _ []bind.Server) { bind.CountDescriptors(config) },
+	} {
+		before := testing.AllocsPerRun(3, func() { look(few, wanted[:0]) })
+		if n := testing.AllocsPerRun(3, func() { look(many, wanted) }) - before; n > 2.5*float64(len(wanted)) {
+			t.Errorf("%s: %d servers take %v allocations", name, len(wanted), n)
+		}
 	}
 }
 

@@ -226,7 +226,7 @@ func (i Instance) readAll(ctx context.Context, want Wanted, have Running) (Runni
 	if err != nil {
 		return have, err
 	}
-	disk := readText(raw.Config)
+	disk := readRaw(raw.Config)
 	servers := make([]bind.Server, len(want.Servers))
 	for n, s := range want.Servers {
 		servers[n] = bind.Server{Backend: s.Backend, Name: s.Name, Weight: s.Weight}

@@ -7,9 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 )
 
 func TestCountDescriptors(t *testing.T) {
@@ -126,6 +129,25 @@ func starts(t *testing.T, haproxy, file, socket string) bool {
 			if _, err := os.Stat(socket); err == nil {
 				return true
 			}
+		}
+	}
+}
+
+// AppendWords returns the words that [haproxycfg.Line.Texts] returns.
+func TestAppendWords(t *testing.T) {
+	t.Parallel()
+	list := [][]byte{[]byte("before")}
+	for _, text := range []string{
+		"", " ", "server", " server\ts1  10.0.0.1:80 ", "server s1 [fd00::1]:80", "[a b]", " [a b]", "[", "a [b]", "a\vb\fc", "é ü", "a \xff b",
+		`server "s 1" 10.0.0.1:80`, `a\ b c`, "a # b", "#a", "# a", "a#b c", "a 'b", "a $B", `a "$B" c`, "a b\r", "a\rb", "a \r b", "a\x00b", "a \x00 b",
+	} {
+		line := haproxycfg.Line{Text: []byte(text)}
+		var got []string
+		for _, word := range AppendWords(list, line)[1:] {
+			got = append(got, string(word))
+		}
+		if want := line.Texts(); !slices.Equal(got, want) {
+			t.Errorf("%q has the words %q, want %q", text, got, want)
 		}
 	}
 }

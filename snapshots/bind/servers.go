@@ -1,6 +1,7 @@
 package bind
 
 import (
+	"bytes"
 	"fmt"
 	"math/bits"
 	"net/netip"
@@ -386,32 +387,65 @@ func (d Descriptors) String() string {
 		d.Checks, d.Listeners, max(d.MaxConn, leastConnections))
 }
 
-// CountDescriptors counts what a bound configuration reserves.
+// CountDescriptors counts what a bound configuration reserves. It keeps nothing of the lines, of which there may be
+// 100,000: many instances may be pushed to at the same time.
 func CountDescriptors(config []byte) Descriptors {
 	var found Descriptors
 	var defaults inheritance[checking]
-	for section := range haproxycfg.Sections(config) {
-		servers := defaults.of(section) // what default-server says
-		for _, line := range section.Lines {
-			switch keyword := line.First(); {
-			case keyword == "bind":
-				found.Listeners += strings.Count(argument(line), ",") + 1
-			case keyword == "maxconn" && section.Keyword == "global":
-				found.MaxConn = number(argument(line))
-			case keyword == "fd-hard-limit" && section.Keyword == "global":
-				found.HardLimit = number(argument(line))
-			case keyword == "default-server":
-				servers = servers.read(line.Texts())
-			case keyword == "server" && section.HasServers():
-				found.Checks += servers.read(line.Texts()).count()
-			case keyword == "server-template" && section.HasServers():
-				words := line.Texts()
-				found.Checks += number(slices.Concat(words, make([]string, 3))[2]) * servers.read(words).count()
-			}
+	var section haproxycfg.Section
+	servers := defaults.of(section) // what default-server says
+	var list [][]byte               // the words of a line
+	words := func(line haproxycfg.Line) [][]byte {
+		list = AppendWords(list[:0], line)
+		return list
+	}
+	for line := range haproxycfg.Lines(config) {
+		next, begins := haproxycfg.BeginSection(line)
+		switch {
+		case begins:
+			defaults.end(section, servers)
+			section = next
+			servers = defaults.of(section)
+		case line.Is("bind"):
+			found.Listeners += strings.Count(argument(line), ",") + 1
+		case section.Keyword == "global" && line.Is("maxconn"):
+			found.MaxConn = number(argument(line))
+		case section.Keyword == "global" && line.Is("fd-hard-limit"):
+			found.HardLimit = number(argument(line))
+		case line.Is("default-server"):
+			servers = servers.read(words(line))
+		case section.HasServers() && line.Is("server"):
+			found.Checks += servers.read(words(line)).count()
+		case section.HasServers() && line.Is("server-template"):
+			found.Checks += number(slices.Concat(line.Texts(), make([]string, 3))[2]) * servers.read(words(line)).count()
 		}
-		defaults.end(section, servers)
 	}
 	return found
+}
+
+// AppendWords appends the words of a line to a list, as HAProxy sees them. If the line has no quotes, escapes, variables
+// or comments, they are parts of it, and nothing is allocated beside the list.
+func AppendWords(list [][]byte, line haproxycfg.Line) [][]byte {
+	if bytes.ContainsAny(line.Text, "\"'\\#$\r\n\x00") {
+		for _, word := range line.Texts() {
+			list = append(list, []byte(word))
+		}
+		return list
+	}
+	before := len(list)
+	for at := 0; at < len(line.Text); at++ {
+		from := at
+		for at < len(line.Text) && !haproxycfg.IsBlank(line.Text[at]) {
+			at++
+		}
+		if at > from {
+			list = append(list, line.Text[from:at])
+		}
+	}
+	if len(list) > before && list[before][0] == '[' {
+		return list[:before] // a scope
+	}
+	return list
 }
 
 // number reads a number; other text is 0.
@@ -423,9 +457,9 @@ func number(word string) int {
 // checking says which checks a server has, unless its line sets something else.
 type checking struct{ health, agent bool }
 
-func (c checking) read(words []string) checking {
+func (c checking) read(words [][]byte) checking {
 	for _, word := range words {
-		switch word {
+		switch string(word) {
 		case "check":
 			c.health = true
 		case "no-check":

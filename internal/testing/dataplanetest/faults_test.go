@@ -103,7 +103,7 @@ func TestFaultsOfAPost(t *testing.T) {
 				t.Errorf("the posts were %+v", all)
 			}
 			again, err := c.PostRaw(t.Context(), renamed(t, i, "healed"), dataplane.PostOptions{Version: version(t, c), ForceReload: true})
-			if err != nil || !strings.Contains(string(again.Config), "node healed") || node(t, c) != "healed" {
+			if err != nil || !strings.Contains(again.Config.String(), "node healed") || node(t, c) != "healed" {
 				t.Errorf("the next post: %v", err)
 			}
 		})
@@ -164,7 +164,7 @@ func TestReloadThatFailsAfterItWasAccepted(t *testing.T) {
 				t.Errorf("the reload is %+v", r)
 			}
 			raw, err := c.Raw(t.Context())
-			if err != nil || string(raw.Config) != string(good.Config) || raw.Version != posted.Version || node(t, c) != "good" {
+			if err != nil || raw.Config.String() != good.Config.String() || raw.Version != posted.Version || node(t, c) != "good" {
 				t.Errorf("version %d is on disk (%v):\n%s", raw.Version, err, raw.Config)
 			}
 		})

@@ -75,7 +75,7 @@ func TestRestartOfTheAPILosesAPendingReload(t *testing.T) {
 	if !errors.Is(err, dataplane.ErrReload) {
 		t.Fatalf("posted %+v, %v", next, err)
 	}
-	if text, err := i.Config(); err != nil || text != string(lost.Config) {
+	if text, err := i.Config(); err != nil || text != lost.Config.String() {
 		t.Errorf("restored was (%v):\n%s", err, text)
 	}
 	// The same id now names another reload.
