@@ -26,14 +26,10 @@ import (
 // and for the folder, which a check may have for itself. It names the executable as well. It returns false if that cannot be seen.
 // Config is the key of the haproxy.cfg that was bound.
 func acceptedKey(haproxy string, config textKey, bound bind.Bound, folder string) (textKey, bool) {
-	info, err := os.Stat(haproxy)
-	if err != nil {
+	h, seen := hashWith(haproxy, config)
+	if !seen {
 		return textKey{}, false
 	}
-	h := sha256.New()
-	fmt.Fprintln(h, info.Size(), info.ModTime().UnixNano())
-	// Apart from these names, it is bound to the same data whenever it is the same.
-	h.Write(config[:])
 	for _, f := range bound.Files {
 		fmt.Fprintln(h, "\x00", f.Kind, f.Source)
 		if f.Kind != bind.MapFile {
@@ -41,6 +37,19 @@ func acceptedKey(haproxy string, config textKey, bound bind.Bound, folder string
 		}
 	}
 	return textKey(h.Sum(nil)), true
+}
+
+// hashWith begins a key of what an executable reads with a haproxy.cfg. Apart from names of files and folders, that is bound
+// to the same data whenever it is the same.
+func hashWith(haproxy string, config textKey) (hash.Hash, bool) {
+	info, err := os.Stat(haproxy)
+	if err != nil {
+		return nil, false
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, info.Size(), info.ModTime().UnixNano())
+	h.Write(config[:])
+	return h, true
 }
 
 // shortForm remembers what HAProxy was asked about last in short. If only maps differ since, it is asked about the same with
@@ -101,13 +110,10 @@ func (s *shortForm) of(key textKey, a render.Artifact, folder string) (out short
 // unboundKey names everything that an input is bound to, and what HAProxy reads of it, but for the content of maps: with the same
 // key, acceptedKey is the same. Config is the key of the haproxy.cfg.
 func unboundKey(haproxy string, config textKey, in Input) (textKey, bool) {
-	info, err := os.Stat(haproxy)
-	if err != nil {
+	h, seen := hashWith(haproxy, config)
+	if !seen {
 		return textKey{}, false
 	}
-	h := sha256.New()
-	fmt.Fprintln(h, info.Size(), info.ModTime().UnixNano())
-	h.Write(config[:])
 	for _, f := range in.Artifact.Files {
 		fmt.Fprintf(h, "\x00%q\n", f.Path)
 		if f.Path != snapshots.ConfigFile && !strings.HasPrefix(f.Path, snapshots.MapsFolder) {

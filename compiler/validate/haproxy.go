@@ -138,8 +138,9 @@ func askedOf(bound bind.Bound, short bool) bind.Bound {
 	return bound
 }
 
-// ask has HAProxy check a bound configuration: what [askedOf] returns for that of lines. It runs in the staging directory, so that messages name the file without its folder. Silent says that it
-// accepted all that it was asked about, and did not warn; refused, that it would not start.
+// ask has HAProxy check a bound configuration: what [askedOf] returns for that of lines. It runs in the staging directory, so
+// that messages name the file without its folder. Silent says that it accepted all that it was asked about, and did not
+// warn; refused, that it would not start.
 func (c *Checker) ask(ctx context.Context, in *staging, lines lineMap, asked bind.Bound) (v Verdict, silent, refused bool, err error) {
 	if err := in.stage(asked); err != nil {
 		return Verdict{}, false, false, err
