@@ -12,6 +12,34 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
+// changesOfInput are those of what an input is bound to, by name. The input is that of [TestUnboundKeyTellsApart].
+func changesOfInput(secret snapshots.SecretName) map[string]func(*Input) {
+	return map[string]func(*Input){
+		"content of a file": func(in *Input) { in.Artifact.Files[1].Content = []byte("never") },
+		"content of a list": func(in *Input) { in.Artifact.Files[2].Content = []byte("a c") },
+		"content that moved on": func(in *Input) {
+			in.Artifact.Files[1].Content, in.Artifact.Files[2].Content = []byte("latera"), []byte(" b")
+		},
+		"name of a file": func(in *Input) { in.Artifact.Files[1].Path = "files/504.http" },
+		"name of a map":  func(in *Input) { in.Artifact.Files[3].Path = "maps/path.map" },
+		"another file":   func(in *Input) { in.Artifact.Files = append(in.Artifact.Files, snapshots.File{Path: "files/a.http"}) },
+		"another map":    func(in *Input) { in.Artifact.Files = append(in.Artifact.Files, snapshots.File{Path: "maps/a.map"}) },
+		"no map":         func(in *Input) { in.Artifact.Files = in.Artifact.Files[:3] },
+		"another certificate": func(in *Input) {
+			in.Artifact.Certificates = append(in.Artifact.Certificates, snapshots.CertificateRef{File: "certs/a.pem"})
+		},
+		"no certificate": func(in *Input) { in.Artifact.Certificates = nil },
+		"kind of a key":  func(in *Input) { in.Keys[secret] = ECDSA },
+		"no key":         func(in *Input) { delete(in.Keys, secret) },
+		"name of a Secret": func(in *Input) {
+			in.Artifact.Certificates[0].Secret.Name, in.Keys[snapshots.SecretName{Namespace: "shop", Name: "x"}] = "x", RSA
+		},
+		"namespace of a Secret": func(in *Input) {
+			in.Artifact.Certificates[0].Secret.Namespace, in.Keys[snapshots.SecretName{Namespace: "x", Name: "web"}] = "x", RSA
+		},
+	}
+}
+
 // Nothing is bound again as long as this key is the same. So whatever changes what is bound changes the key, except for
 // the content of maps: each file, each field of a reference to a certificate, the kind of a key, and HAProxy itself.
 func TestUnboundKeyTellsApart(t *testing.T) {
@@ -48,30 +76,7 @@ func TestUnboundKeyTellsApart(t *testing.T) {
 	if key(1, edited(func(in *Input) { in.Artifact.Files[3].Content = []byte("c d") })) != first {
 		t.Error("the content of a map is told apart")
 	}
-	others := map[string]func(*Input){
-		"content of a file": func(in *Input) { in.Artifact.Files[1].Content = []byte("never") },
-		"content of a list": func(in *Input) { in.Artifact.Files[2].Content = []byte("a c") },
-		"content that moved on": func(in *Input) {
-			in.Artifact.Files[1].Content, in.Artifact.Files[2].Content = []byte("latera"), []byte(" b")
-		},
-		"name of a file": func(in *Input) { in.Artifact.Files[1].Path = "files/504.http" },
-		"name of a map":  func(in *Input) { in.Artifact.Files[3].Path = "maps/path.map" },
-		"another file":   func(in *Input) { in.Artifact.Files = append(in.Artifact.Files, snapshots.File{Path: "files/a.http"}) },
-		"another map":    func(in *Input) { in.Artifact.Files = append(in.Artifact.Files, snapshots.File{Path: "maps/a.map"}) },
-		"no map":         func(in *Input) { in.Artifact.Files = in.Artifact.Files[:3] },
-		"another certificate": func(in *Input) {
-			in.Artifact.Certificates = append(in.Artifact.Certificates, snapshots.CertificateRef{File: "certs/a.pem"})
-		},
-		"no certificate": func(in *Input) { in.Artifact.Certificates = nil },
-		"kind of a key":  func(in *Input) { in.Keys[secret] = ECDSA },
-		"no key":         func(in *Input) { delete(in.Keys, secret) },
-		"name of a Secret": func(in *Input) {
-			in.Artifact.Certificates[0].Secret.Name, in.Keys[snapshots.SecretName{Namespace: "shop", Name: "x"}] = "x", RSA
-		},
-		"namespace of a Secret": func(in *Input) {
-			in.Artifact.Certificates[0].Secret.Namespace, in.Keys[snapshots.SecretName{Namespace: "x", Name: "web"}] = "x", RSA
-		},
-	}
+	others := changesOfInput(secret)
 	for n := range reflect.TypeFor[snapshots.CertificateRef]().NumField() {
 		if field := reflect.TypeFor[snapshots.CertificateRef]().Field(n); field.Type.Kind() == reflect.String {
 			others["field "+field.Name] = func(in *Input) { reflect.ValueOf(&in.Artifact.Certificates[0]).Elem().Field(n).SetString("x") }
