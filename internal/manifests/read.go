@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -24,8 +25,8 @@ func Read(dir string) (Set, error) { return new(Reader).Read(dir) }
 // ready. Only one goroutine may use it at a time.
 type Reader struct {
 	// Parsed gets each object of a document that was parsed, before the next documents are. It may decode it, and have it
-	// [Object.Forget] its content, so that the contents of a whole directory are never there at the same time. Several
-	// goroutines call it. The object has no position yet, and may be one that is left out of the [Set].
+	// [Object.Forget] its content, so that the contents of a whole directory are never there at the same time. It is called
+	// once at a time. The object has no position yet, and may be one that is left out of the [Set].
 	Parsed func(Object)
 
 	parsed map[documentKey]*document
@@ -117,11 +118,14 @@ func (r *Reader) parse(parts []part) {
 	}
 	documents := make([]*document, len(missing))
 	var workers errgroup.Group
+	var passing sync.Mutex
 	workers.SetLimit(runtime.GOMAXPROCS(0))
 	for i, p := range missing {
 		workers.Go(func() error {
 			documents[i] = parse(p.text, p.key.json)
 			if r.Parsed != nil {
+				passing.Lock()
+				defer passing.Unlock()
 				for _, o := range documents[i].objects {
 					r.Parsed(o)
 				}

@@ -217,12 +217,9 @@ func TestReaderPassesOnWhatItParsed(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.yaml"), service("one")+"---\n"+service("two")+"---\n{")
 	write(t, filepath.Join(dir, "b.yaml"), service("one"))
-	var mu sync.Mutex
 	parsed := map[string]int{}
 	r := Reader{Parsed: func(o Object) {
 		o.Forget()
-		mu.Lock()
-		defer mu.Unlock()
 		parsed[o.Name]++
 	}}
 	for _, want := range []string{"one two", "one three two"} {

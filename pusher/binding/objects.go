@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -52,9 +51,7 @@ type folder struct {
 	dir    string
 	reader manifests.Reader
 	read   bool // it was read before
-
-	mu    sync.Mutex // while objects are parsed
-	known decoded
+	known  decoded
 }
 
 func newFolder(dir string) *folder {
@@ -91,8 +88,6 @@ func (f *folder) parsed(o manifests.Object) {
 	if v == nil {
 		return
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.known[o.Identity()] = v
 }
 
