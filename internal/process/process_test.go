@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"os/signal"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -108,6 +109,10 @@ func (f failing) Write([]byte) (int, error) { return 0, f.err }
 // A closed terminal ends a command as SIGTERM does, also in the middle of a computation that looks at no context.
 func TestMainEndsWithSignals(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		// Tests that run under nohup would else have SIGHUP ignored.
+		wanted := make(chan os.Signal, 1)
+		signal.Notify(wanted, s)
+		defer signal.Stop(wanted)
 		root := &cobra.Command{Use: "tool", RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := syscall.Kill(os.Getpid(), s); err != nil {
 				return err
