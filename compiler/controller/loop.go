@@ -133,7 +133,7 @@ type loop struct {
 	rivals    rivals
 	verify    time.Time // when to look at the head of the store; zero means never
 	config    reconfiguration
-	// longCompile is [longCompile], but for tests.
+	// longCompile is how long a compile may take before that is reported: the constant, except in tests.
 	longCompile time.Duration
 	// What was logged last: diagnostics, objects of kinds that are not compiled, and classes of Ingresses that are not.
 	reported []diag.Diagnostic

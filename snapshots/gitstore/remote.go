@@ -143,13 +143,8 @@ func fetch(ctx context.Context, session transport.UploadPackSession, commit plum
 	request := packp.NewUploadPackRequestFromCapabilities(can)
 	request.Wants = []plumbing.Hash{commit}
 	request.Depth = packp.DepthCommits(depth)
-	for _, c := range []capability.Capability{capability.Shallow, capability.NoProgress} {
-		if !can.Supports(c) {
-			continue
-		}
-		if err := request.Capabilities.Set(c); err != nil {
-			return err
-		}
+	if err := ask(request.Capabilities, can, capability.Shallow, capability.NoProgress); err != nil {
+		return err
 	}
 	response, err := session.UploadPack(ctx, request)
 	if err != nil {
@@ -166,6 +161,19 @@ func fetch(ctx context.Context, session transport.UploadPackSession, commit plum
 		return errors.Join(err, response.Close())
 	}
 	return errors.Join(addShallow(into, commit), response.Close())
+}
+
+// ask adds to what is asked for those of the capabilities that the server has.
+func ask(asked, can *capability.List, capabilities ...capability.Capability) error {
+	for _, c := range capabilities {
+		if !can.Supports(c) {
+			continue
+		}
+		if err := asked.Set(c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // addShallow notes that the parents of a commit are left out on purpose.
@@ -216,14 +224,13 @@ func (w *wire) push(ctx context.Context, updates []update, pack []byte) ([]updat
 			return nil, err
 		}
 		request := packp.NewReferenceUpdateRequestFromCapabilities(advertised.Capabilities)
-		words, err := hear(request, advertised.Capabilities)
-		if err != nil {
+		words := &words{}
+		request.Progress = words
+		if err := ask(request.Capabilities, advertised.Capabilities, capability.Sideband64k, capability.Quiet, capability.Atomic); err != nil {
 			return nil, err
 		}
 		if !advertised.Capabilities.Supports(capability.Atomic) {
 			updates, rest = updates[:1], updates[1:]
-		} else if err := request.Capabilities.Set(capability.Atomic); err != nil {
-			return nil, err
 		}
 		// A pack, if only an empty one, goes with the updates unless all of them delete.
 		for _, u := range updates {

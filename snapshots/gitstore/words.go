@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 
 	"github.com/hapsnap/hapsnap/internal/process"
 )
@@ -17,21 +16,6 @@ type words struct{ text []byte }
 
 // mostWords bounds what is kept of them, in bytes.
 const mostWords = 1000
-
-// hear asks the server for its words, without its progress.
-func hear(request *packp.ReferenceUpdateRequest, can *capability.List) (*words, error) {
-	w := &words{}
-	request.Progress = w
-	for _, c := range []capability.Capability{capability.Sideband64k, capability.Quiet} {
-		if !can.Supports(c) {
-			continue
-		}
-		if err := request.Capabilities.Set(c); err != nil {
-			return nil, err
-		}
-	}
-	return w, nil
-}
 
 // Write keeps the beginning of the words.
 func (w *words) Write(p []byte) (int, error) {
