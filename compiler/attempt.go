@@ -84,6 +84,9 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, exc
 	ofGateways.Refused, ofGateways.Dropped = refused, except.routes
 	part, foundInGateways, verdicts := c.in.Routes.Translate(amongRoutes, ofGateways)
 	c.note(part.Asked)
+	if c.in.Await != nil && !c.in.Await(c.named()) {
+		return attempt{}, inputs.ErrIncomplete
+	}
 	if ofRoutes := slices.Clone(part.Backends); len(ofRoutes) > 0 {
 		ingress.ReserveHeaders(part.Backends, slices.Concat(model.Backends, ofRoutes), c.in.Config.Forwarded.AllowHeaders)
 		ingress.ReserveHeaders(model.Backends, ofRoutes, c.in.Config.Forwarded.AllowHeaders)
@@ -212,6 +215,11 @@ func (c *compilation) asked(a attempt) routing.Asked {
 	for _, n := range needs {
 		c.secrets[types.NamespacedName(n.Secret)] = true
 	}
+	return c.named()
+}
+
+// named returns the objects for which translations have looked by name.
+func (c *compilation) named() routing.Asked {
 	return routing.Asked{
 		Secrets:    slices.SortedFunc(maps.Keys(c.secrets), objectname.Compare),
 		ConfigMaps: slices.SortedFunc(maps.Keys(c.configMaps), objectname.Compare),

@@ -81,6 +81,9 @@ type Input struct {
 	Trigger string
 	// Stages is called at the beginning of each stage. It may be nil.
 	Stages Stages
+	// Await takes the names for which the translation looked, and reports whether their objects are known. If not, the
+	// compile ends with [inputs.ErrIncomplete], before anything is rendered and checked. Nil takes them for known.
+	Await func(named routing.Asked) bool
 	// Unpublished says that the draft will not be published, so that HAProxy need not check all backends. See
 	// [validate.Input].
 	Unpublished bool
@@ -123,6 +126,8 @@ type Result struct {
 	Shared []types.NamespacedName
 	// Verdicts say which status the objects of the Gateway API should have.
 	Verdicts gateway.Verdicts
+	// Stale says that the objects may be older than what is known, so that another compile has to follow.
+	Stale bool
 	// Panicked says that the compile panicked. The memories may then be damaged, and must not be used again.
 	Panicked bool
 }
@@ -133,8 +138,8 @@ type checker interface {
 }
 
 // Compile makes a draft of the inputs. It leaves out the objects that cannot be published, and those that make it panic
-// (crash.go), and reports them as errors. The error is [ErrTemplates] or [ErrGaveUp], or that of a check that could not
-// be made.
+// (crash.go), and reports them as errors. The error is [ErrTemplates] or [ErrGaveUp], that of a check that could not
+// be made, or [inputs.ErrIncomplete].
 func Compile(ctx context.Context, in Input, check checker) (Result, error) {
 	in = in.Crashes.leaveOut(in)
 	panicked := false

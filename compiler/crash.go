@@ -101,6 +101,7 @@ func crashing(ctx context.Context, in Input, check checker) (anObject, bool) {
 	passes := func(n int) (bool, error) {
 		short := in
 		short.Memories = Memories{} // they are about all objects
+		short.Await = nil           // so are the names
 		short.Objects = in.Objects.Without(refsOf(all[n:])...)
 		_, err := caught(ctx, short, check)
 		_, crashed := crashOf(err)

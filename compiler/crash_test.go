@@ -219,6 +219,7 @@ func TestPanicOfNoObject(t *testing.T) {
 type panics struct{ compiler.Given }
 
 func (panics) Complete(routing.Asked) bool { return false }
+func (panics) Await(routing.Asked) bool    { return false }
 
 // A compile that panicked says so, even if it must be repeated because objects were not known. Then the loop
 // does not use its memories again.

@@ -20,6 +20,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 )
 
 // Judge says what would happen to an object if it were written. It publishes nothing. Until the first compile it only
@@ -316,7 +317,7 @@ func (q *reviewQueue) asked() routing.Asked {
 	var all []types.NamespacedName
 	for _, r := range q.waiting {
 		if len(all) < maxAskedFor {
-			all = union(all, r.asked)
+			all = objectname.Union(all, r.asked)
 		}
 	}
 	return routing.Asked{ConfigMaps: all}

@@ -120,7 +120,7 @@ func (j *Judge) known(w *world, reviews []*reviewOf) []*reviewOf {
 // ask asks for the objects that waiting reviews name.
 func (j *Judge) ask(newest compiled) {
 	if shared, ok := newest.source.Objects.(*sharedObjects); ok {
-		shared.ask(both(j.queue.asked(), routing.Asked{ConfigMaps: j.gateways.asked()}))
+		shared.ask(j.queue.asked().And(routing.Asked{ConfigMaps: j.gateways.asked()}))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 )
 
 // Objects of the Gateway API are judged like Ingresses. They are translated together with the others that matter, and
@@ -72,7 +73,7 @@ func (q *gatewayQueue) asked() []types.NamespacedName {
 	var all []types.NamespacedName
 	for _, r := range q.waiting {
 		if len(all) < maxAskedFor {
-			all = union(all, r.asked)
+			all = objectname.Union(all, r.asked)
 		}
 	}
 	return all

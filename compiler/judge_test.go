@@ -222,6 +222,8 @@ func (o *objects) Complete(named routing.Asked) bool {
 	return before != 1
 }
 
+func (o *objects) Await(named routing.Asked) bool { return o.Complete(named) }
+
 // lastAsked returns the names that were requested last.
 func (o *objects) lastAsked() routing.Asked {
 	o.mu.Lock()

@@ -22,7 +22,6 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
-	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/templates"
 )
@@ -302,7 +301,7 @@ func (s *sharedObjects) Read(ctx context.Context, c config.Config) (inputs.Gathe
 		s.Objects.Complete(s.loop)
 		g, err = s.Objects.Read(ctx, c)
 	}
-	s.read = both(s.loop, s.reviewed)
+	s.read = s.loop.And(s.reviewed)
 	return g, err
 }
 
@@ -311,13 +310,15 @@ func (s *sharedObjects) Complete(named routing.Asked) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.loop = named
-	complete := s.Objects.Complete(both(s.loop, s.reviewed))
-	return complete || within(named.Secrets, s.read.Secrets) && within(named.ConfigMaps, s.read.ConfigMaps)
+	return s.Objects.Complete(s.loop.And(s.reviewed)) || named.Within(s.read)
 }
 
-// within reports whether all names are among others.
-func within(names, others []types.NamespacedName) bool {
-	return !slices.ContainsFunc(names, func(name types.NamespacedName) bool { return !slices.Contains(others, name) })
+// Await is for the loop.
+func (s *sharedObjects) Await(named routing.Asked) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.loop = s.loop.And(named)
+	return s.Objects.Await(s.loop) || named.Within(s.read)
 }
 
 // ask makes the cluster watch what reviews ask for now. It no longer watches what only earlier reviews asked for.
@@ -326,7 +327,7 @@ func (s *sharedObjects) ask(named routing.Asked) {
 	defer s.mu.Unlock()
 	if len(named.ConfigMaps)+len(s.reviewed.ConfigMaps) > 0 {
 		s.reviewed = named
-		s.Objects.Complete(both(s.loop, s.reviewed))
+		s.Objects.Complete(s.loop.And(s.reviewed))
 	}
 }
 
@@ -339,15 +340,4 @@ func (s *sharedObjects) known() map[types.NamespacedName]bool {
 		out[name] = true
 	}
 	return out
-}
-
-// both returns the union of two sets of names.
-func both(a, b routing.Asked) routing.Asked {
-	return routing.Asked{Secrets: union(a.Secrets, b.Secrets), ConfigMaps: union(a.ConfigMaps, b.ConfigMaps)}
-}
-
-func union(a, b []types.NamespacedName) []types.NamespacedName {
-	all := slices.Concat(a, b)
-	slices.SortFunc(all, objectname.Compare)
-	return slices.Compact(all)
 }

@@ -35,6 +35,7 @@ type Source struct {
 
 	memories Memories
 	crashes  *crashes // objects for which earlier compiles panicked, or nil
+	awaited  *awaited // nil keeps nothing
 
 	unpublished bool
 }
@@ -46,6 +47,7 @@ func (s Source) Remembering() Source {
 	if s.crashes == nil { // a panic does not damage them
 		s.crashes = &crashes{}
 	}
+	s.awaited = &awaited{}
 	return s
 }
 
@@ -76,6 +78,9 @@ func (s Source) WithObjects(ctx context.Context, check *validate.Checker, now ti
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	if s.awaited == nil {
+		s.awaited = &awaited{}
+	}
 	changes := s.Objects.Changes(ctx, slog.New(slog.DiscardHandler))
 	for errors.Is(err, inputs.ErrIncomplete) {
 		process.Doing(ctx, "waiting for the objects of %s", s.Objects)
@@ -89,45 +94,53 @@ func (s Source) WithObjects(ctx context.Context, check *validate.Checker, now ti
 	return r, in, err
 }
 
-// Attempt compiles the objects that are known now. The error wraps [inputs.ErrIncomplete] if not all are known.
+// Attempt compiles the objects that are known now. The error wraps [inputs.ErrIncomplete] if not all are known. If
+// compiles were incomplete several times in a row, the objects may be older than what is known: then the Result is Stale.
 func (s Source) Attempt(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, inputs.Inputs, error) {
 	_, end := s.Stages.Begin(ctx, StageRead)
-	in, err := s.read(ctx)
+	in, stale, err := s.read(ctx)
 	end(err)
 	if err != nil {
 		return Result{Diagnostics: in.Found, Ignored: in.Ignored}, in.Objects, err
 	}
+	in.Await = s.Objects.Await
 	in.Now, in.Trigger, in.Stages, in.Unpublished = now, trigger, s.Stages, s.unpublished
 	in.CompilerVersion, in.HAProxyVersion = process.Version(), check.Version
 	r, err := Compile(ctx, in, check)
-	if !s.Objects.Complete(r.Named) {
-		return Result{Panicked: r.Panicked}, in.Objects, inputs.ErrIncomplete
+	if errors.Is(err, inputs.ErrIncomplete) || !s.Objects.Complete(r.Named) {
+		s.awaited.missed()
+		return Result{Panicked: r.Panicked}, in.Objects, errNamed
 	}
+	s.awaited.end()
+	r.Stale = stale
 	return r, in.Objects, err
 }
 
-// read reads the objects and the templates into an Input.
-func (s Source) read(ctx context.Context) (Input, error) {
+// read reads the objects and the templates into an Input. The objects are stale if they were read before.
+func (s Source) read(ctx context.Context) (_ Input, stale bool, _ error) {
 	objects, err := s.Objects.Read(ctx, s.Config)
+	if err == nil {
+		objects, stale = s.awaited.begin(s.Config, objects)
+	}
 	in := Input{
 		Objects: objects.Objects, Found: objects.Found, Ignored: objects.Ignored,
 		Config: s.Config, CountryFiles: readCountryFiles(s.Config.Countries.Files),
 		Memories: s.memories, Crashes: s.crashes,
 	}
 	if err != nil {
-		return in, err
+		return in, stale, err
 	}
 	files, err := s.templates()
 	if err != nil {
-		return in, err
+		return in, stale, err
 	}
 	parsed, wrong := render.Parse(files)
 	if len(wrong) > 0 {
 		in.Found = diag.Sort(slices.Concat(wrong, in.Found))
-		return in, ErrTemplates
+		return in, stale, ErrTemplates
 	}
 	in.Templates = parsed
-	return in, nil
+	return in, stale, nil
 }
 
 // templates reads the shipped templates under the overlay.
@@ -149,8 +162,10 @@ type Objects interface {
 	Read(ctx context.Context, c config.Config) (inputs.Gathered, error)
 	// Complete takes the names for which a compile looked. It reports whether Read had all of these objects, or knew
 	// that they do not exist. If not, the result of the compile must not be used. [Objects.Changes] sends a value when
-	// the objects are known.
+	// the objects are known. Read no longer has objects of other names.
 	Complete(named routing.Asked) bool
+	// Await is Complete for some of the names: Read keeps the objects of others.
+	Await(named routing.Asked) bool
 	// Changes returns a channel that receives a value when the objects may differ from the last Read: one value for any
 	// number of changes since the channel was last read. It stops when ctx is done.
 	Changes(ctx context.Context, log *slog.Logger) <-chan struct{}
@@ -192,6 +207,9 @@ func (d *Directory) Read(_ context.Context, c config.Config) (inputs.Gathered, e
 // Complete returns true, since files are read as a whole.
 func (*Directory) Complete(routing.Asked) bool { return true }
 
+// Await returns true, as Complete does.
+func (*Directory) Await(routing.Asked) bool { return true }
+
 // Changes watches the files.
 func (d *Directory) Changes(ctx context.Context, log *slog.Logger) <-chan struct{} {
 	return manifests.Watch(ctx, []string{d.path}, log)
@@ -228,6 +246,9 @@ func gatherFrom(gatherer *inputs.Gatherer, name string, set manifests.Set, c con
 
 // Complete returns true, since there are no other objects.
 func (Given) Complete(routing.Asked) bool { return true }
+
+// Await returns true, as Complete does.
+func (Given) Await(routing.Asked) bool { return true }
 
 // Changes never sends.
 func (Given) Changes(context.Context, *slog.Logger) <-chan struct{} { return nil }

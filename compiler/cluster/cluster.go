@@ -124,6 +124,13 @@ func (c *Cluster) Complete(named routing.Asked) bool {
 	return !c.plan(c.config, named)
 }
 
+// Await records more names that a compile looked for, and reports whether all of these objects were known.
+func (c *Cluster) Await(named routing.Asked) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return named.Within(c.asked) || !c.plan(c.config, c.asked.And(named))
+}
+
 // Changes returns a channel that sends when the objects may differ from those read last.
 func (c *Cluster) Changes(context.Context, *slog.Logger) <-chan struct{} { return c.watches.Changes() }
 

@@ -135,8 +135,10 @@ type loop struct {
 	config    reconfiguration
 	// longCompile is how long a compile may take before that is reported: the constant, except in tests.
 	longCompile time.Duration
-	// What was logged last: diagnostics, objects of kinds that are not compiled, and classes of Ingresses that are not.
+	// What was logged last: diagnostics, what a compile waits for, objects of kinds that are not compiled, and classes of
+	// Ingresses that are not.
 	reported []diag.Diagnostic
+	waits    string
 	ignored  string
 	classes  string
 }
@@ -190,8 +192,9 @@ func (l *loop) turn(ctx context.Context) {
 	if now := time.Now(); due(l.debounce.due(), now) || due(l.recompile.at, now) {
 		first := l.debounce.begin()
 		l.metrics.begins(first, now)
-		l.compile(ctx, first)
-		l.debounce.end(time.Now())
+		if l.compile(ctx, first) {
+			l.debounce.end(time.Now())
+		}
 	}
 	if l.leads && due(l.rivals.until(), time.Now()) {
 		// The counts of its snapshots stay: if it publishes again, it is reported at once.
@@ -211,8 +214,9 @@ func (l *loop) turn(ctx context.Context) {
 func due(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
 
 // compile compiles, and makes the draft the pending one. If that fails, the published snapshot stays. The time of the
-// first change that it compiles is zero if there was none.
-func (l *loop) compile(ctx context.Context, change time.Time) {
+// first change that it compiles is zero if there was none. It reports whether there was anything to compile: while
+// objects are not known, there is not, and what comes next is not too soon after a compile.
+func (l *loop) compile(ctx context.Context, change time.Time) (compiled bool) {
 	began, timeline := time.Now(), BeginTimeline(ctx, l.Tracers, l.trigger())
 	timeline.waited(change, began)
 	l.Source.Stages = timeline.Stage
@@ -224,19 +228,26 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 	}
 	if ctx.Err() != nil {
 		timeline.Dropped("interrupted")
-		return
+		return false
 	}
 	if errors.Is(err, inputs.ErrIncomplete) {
 		timeline.Dropped("incomplete")
 		// A change of the objects ends the wait.
 		l.recompile.reset()
 		l.Status.waiting(err)
-		l.Log.Info("waiting for objects before compiling", "for", err)
-		return
+		if text := err.Error(); text != l.waits {
+			l.waits = text
+			l.Log.Info("waiting for objects before compiling", "for", err)
+		}
+		return false
+	}
+	l.waits = ""
+	if result.Stale {
+		l.debounce.change(time.Now())
 	}
 	if l.config.former != nil && errors.Is(err, compiler.ErrTemplates) {
 		l.refuse(ofNoObject(result.Diagnostics), time.Now())
-		return
+		return true
 	}
 	l.Judge.Compiled(l.Source, objects.Classes, result.Diagnostics, err)
 	l.logFindings(result)
@@ -260,6 +271,7 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 		l.replacePending(&result, objects, timeline)
 		l.republish.now(time.Now())
 	}
+	return true
 }
 
 // longCompile is how long a compile may take before that is reported. One of 100,000 Ingresses takes some ten seconds.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/policy"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -58,6 +59,16 @@ type Model struct {
 // Asked names the objects that a translation looked for, sorted. The model does not depend on others.
 type Asked struct {
 	Secrets, ConfigMaps []types.NamespacedName
+}
+
+// And returns the names of both.
+func (a Asked) And(b Asked) Asked {
+	return Asked{Secrets: objectname.Union(a.Secrets, b.Secrets), ConfigMaps: objectname.Union(a.ConfigMaps, b.ConfigMaps)}
+}
+
+// Within reports whether all names are among those of b.
+func (a Asked) Within(b Asked) bool {
+	return objectname.Within(a.Secrets, b.Secrets) && objectname.Within(a.ConfigMaps, b.ConfigMaps)
 }
 
 // Host is one virtual host. Name is lower case: "" for rules without a host,

@@ -30,3 +30,15 @@ func TestCompare(t *testing.T) {
 		t.Error(list)
 	}
 }
+
+func TestUnion(t *testing.T) {
+	t.Parallel()
+	name := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "a", Name: name} }
+	all := objectname.Union([]types.NamespacedName{name("b"), name("a")}, []types.NamespacedName{name("c"), name("b")})
+	if !slices.Equal(all, []types.NamespacedName{name("a"), name("b"), name("c")}) {
+		t.Error(all)
+	}
+	if !objectname.Within([]types.NamespacedName{name("c"), name("a")}, all) || objectname.Within([]types.NamespacedName{name("a"), name("d")}, all) || !objectname.Within(nil, nil) {
+		t.Error("Within is wrong")
+	}
+}
