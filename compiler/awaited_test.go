@@ -19,8 +19,8 @@ import (
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
-// restless are objects as a cluster has them: Secrets are known once they were asked for. Before each Read, somebody
-// has the Ingress name another Secret, and removes the one before.
+// restless are objects as a cluster has them: Secrets are known once they were asked for. The Ingress has two Secrets.
+// Before each Read, somebody adds one more, has the Ingress name that in place of the oldest, and removes the oldest.
 type restless struct {
 	reads int
 	asked routing.Asked
@@ -30,7 +30,7 @@ func (*restless) String() string { return "restless" }
 
 func (o *restless) Read(ctx context.Context, c config.Config) (inputs.Gathered, error) {
 	o.reads++
-	text := strings.Replace(simpleIngress("shop/web", "web.example", "/", ""), "spec:\n", fmt.Sprintf("spec:\n  tls: [{hosts: [web.example], secretName: s%d}]\n", o.reads), 1)
+	text := strings.Replace(simpleIngress("shop/web", "web.example", "/", ""), "spec:\n", fmt.Sprintf("spec:\n  tls: [{hosts: [web.example], secretName: s%d}, {secretName: s%d}]\n", o.reads, o.reads-1), 1)
 	for _, name := range o.asked.Secrets {
 		if name.Name == fmt.Sprintf("s%d", o.reads) || name.Name == fmt.Sprintf("s%d", o.reads-1) {
 			text += fmt.Sprintf("---\napiVersion: v1\nkind: Secret\nmetadata: {namespace: shop, name: %s}\n", name.Name)
@@ -80,12 +80,13 @@ func TestCompilesEndThoughNamesChange(t *testing.T) {
 				}
 				continue
 			}
-			want := fmt.Sprintf("s%d", objects.reads-1)
-			if name := in.Ingresses[0].Value.Spec.TLS[0].SecretName; name != want {
-				t.Errorf("it has the Secret name %s, want %s, which was named before the last read", name, want)
-			}
-			if !slices.ContainsFunc(in.Secrets, func(o inputs.Object[corev1.Secret]) bool { return o.Ref.Name == want }) {
-				t.Errorf("it has not the Secret of its Ingress, but %v", in.Secrets)
+			for i, tls := range in.Ingresses[0].Value.Spec.TLS {
+				if want := fmt.Sprintf("s%d", objects.reads-1-i); tls.SecretName != want {
+					t.Errorf("its Ingress names %s, want %s, which was named before the last read", tls.SecretName, want)
+				}
+				if !slices.ContainsFunc(in.Secrets, func(o inputs.Object[corev1.Secret]) bool { return o.Ref.Name == tls.SecretName }) {
+					t.Errorf("it has not the Secret %s, but %v", tls.SecretName, in.Secrets)
+				}
 			}
 			break
 		}

@@ -230,6 +230,10 @@ func TestSecretsByName(t *testing.T) {
 	}
 	server.Apply(t, secret(namespace, "later", "c"))
 	f.await(t, "made later", holds("Secret later", "Secret used"))
+	if f.Await(named(namespace, "unused")) || !f.Await(named(namespace, "later")) {
+		t.Error("what was not named before is awaited, and nothing else")
+	}
+	f.await(t, "named beside others", holds("Secret later", "Secret unused", "Secret used"))
 	f.Complete(named(namespace, "later"))
 	f.await(t, "not named any more", holds("Secret later"))
 }

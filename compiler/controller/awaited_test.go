@@ -53,9 +53,9 @@ func (o *later) Changes(context.Context, *slog.Logger) <-chan struct{} { return 
 func TestRunDoesNotWaitAfterObjectsWereUnknown(t *testing.T) {
 	t.Parallel()
 	r := controllertest.Run(t, nil, func(o *controller.Options) {
-		o.Source.Objects, o.Interval, o.MaxWait = &later{changed: make(chan struct{}, 1), last: 1}, time.Hour, time.Hour
+		o.Source.Objects, o.Interval, o.MaxWait = &later{changed: make(chan struct{}, 1), last: 2}, time.Hour, time.Hour
 	})
-	r.AwaitRoute(t, "web1.example", true)
+	r.AwaitRoute(t, "web2.example", true)
 }
 
 // A compile of objects that were read before is followed by one of those that are there now.
