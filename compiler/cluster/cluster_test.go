@@ -238,6 +238,21 @@ func TestSecretsByName(t *testing.T) {
 	f.await(t, "not named any more", holds("Secret later"))
 }
 
+// A name that no object can have is known not to be there. Nobody waits for it.
+func TestSecretsByOddNames(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t)
+	f := follow(t, server.Kubeconfig(), config.Default())
+	known := func(_ inputs.Inputs, err error) bool { return err == nil }
+	f.await(t, "start", known)
+	for _, odd := range []string{"..", ".", "a/b", "a%b", "A b", "a,b=c", "a\nb", "*", "?a=b", strings.Repeat("a", 300)} {
+		f.Complete(named("default", odd))
+		f.await(t, "a name like "+odd, known)
+		f.Complete(named(odd, "a"))
+		f.await(t, "a namespace like "+odd, known)
+	}
+}
+
 func TestSecretsByLabelAndAll(t *testing.T) {
 	t.Parallel()
 	server := shared.Server(t)
