@@ -94,3 +94,27 @@ func TestShortageIsNobodysFault(t *testing.T) {
 		}
 	}
 }
+
+// A tenant hides no shortage by words that he has HAProxy quote: no object is at fault for it. Neither does he make one up.
+func TestShortageIsNotHidden(t *testing.T) {
+	t.Parallel()
+	words := map[string]string{"extend/defaults.cfg": "    # it is Out\\ of" + `" memory"` + " again, (null) and all\n"}
+	for name, test := range map[string]struct {
+		script string
+		faults int
+		failed bool
+	}{
+		"a shortage":          {`[ "$1" = -v ] || { echo "[ALERT]    (1) : config : parsing [haproxy.cfg:60] : proxy 'shop_web_http': out of memory." >&2; exit 1; }`, 0, true},
+		"one that passes":     {`[ "$1" = -v ] || { mkdir "$0.once" 2>/dev/null && { echo "[ALERT]    (1) : config : parsing [haproxy.cfg:60] : out of memory." >&2; exit 1; }; }`, 0, false},
+		"one that is made up": {`for f in "$@"; do :; done; [ "$1" != -v ] && grep -q again "$f" && { echo "[ALERT]    (1) : config : parsing [haproxy.cfg:60] : unknown keyword out of memory." >&2; exit 1; }`, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, calls := wrapped(t, test.script)
+			verdict, err := c.Check(t.Context(), validate.Input{Artifact: artifact(t, words, model())})
+			if len(verdict.Faults) != test.faults || (err != nil) != test.failed {
+				t.Errorf("got the faults %v and the error %v after %v", verdict.Faults, err, calls())
+			}
+		})
+	}
+}
