@@ -33,9 +33,9 @@ type genuine struct {
 // explains them by a Status. It may answer other errors in any form, and nobody concludes anything from them.
 var telling = []int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusGone, http.StatusUnprocessableEntity}
 
-// maxRefusal is how much is read of an answer that may be a Status. The API server limits requests to 3 MiB, and a Status
-// names fields of one.
-const maxRefusal = 4 << 20
+// maxRead is how much is read of an answer that may be a Status, or a list of kinds. The API server limits requests to 3 MiB,
+// and a Status names fields of one. A list of kinds has some kilobytes.
+const maxRead = 4 << 20
 
 // WrappedRoundTripper gives client-go the connections to close.
 func (t genuine) WrappedRoundTripper() http.RoundTripper { return t.RoundTripper }
@@ -121,7 +121,7 @@ type rejoined struct {
 // refuses reports whether the API server refuses a request. It says by a Status why. Of a 404, the Status names what does not
 // exist. If it names nothing, or if there is no Status, the kind does not exist, so the lists of kinds must lack it.
 func (t genuine) refuses(r *http.Request, response *http.Response) (bool, error) {
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxRead))
 	if err != nil {
 		return false, err
 	}
@@ -193,7 +193,7 @@ func (t genuine) list(r *http.Request, path string, into any) bool {
 		return false
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxRead))
 	return err == nil && response.StatusCode == http.StatusOK && json.Unmarshal(body, into) == nil
 }
 
