@@ -255,7 +255,11 @@ func (c *Checker) run(ctx context.Context, dir, file string, config []byte) (out
 	}
 	if quick && strings.Contains(stderr.String(), quickStartFile+":") {
 		c.slowly.Store(true) // a HAProxy that does not know the setting, or warns of it
-		return c.run(ctx, dir, file, config)
+		said, err := c.run(ctx, dir, file, config)
+		if err == nil && strings.Contains(said.stderr, quickStartFile+":") {
+			c.slowly.Store(false) // no: a tenant wrote that name, which HAProxy quotes
+		}
+		return said, err
 	}
 	return output{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}, nil
 }

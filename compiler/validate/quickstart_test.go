@@ -78,6 +78,20 @@ func TestQuickStartIsNotForEveryHAProxy(t *testing.T) {
 	}
 }
 
+// A tenant who has HAProxy quote the name of our file slows nobody else down.
+func TestQuickStartStaysForOthers(t *testing.T) {
+	t.Parallel()
+	c, calls := wrapped(t, `if [ "$1" != -v ] && grep -q mischief haproxy.cfg; then echo "[ALERT]    (1) : config : parsing [haproxy.cfg:60] : unknown keyword 'quick-start.cfg:3'" >&2; exit 1; fi`)
+	bad := map[string]string{"extend/defaults.cfg": "    # mischief\n"}
+	if v, err := c.Check(t.Context(), validate.Input{Artifact: artifact(t, bad, model())}); err != nil || len(v.Faults) != 1 {
+		t.Errorf("%v, %v", v, err)
+	}
+	accepted(t, c, validate.Input{Artifact: artifact(t, nil, model())})
+	if got, want := strings.Join(calls(), "; "), quickly+"; "+asItIs+"; "+quickly; got != want {
+		t.Errorf("HAProxy was called with %s, want %s", got, want)
+	}
+}
+
 // HAProxy names the line that it was reading when the system gave it no more memory or files. No object is at fault for
 // that: the check itself failed, and is made again later.
 func TestShortageIsNobodysFault(t *testing.T) {
