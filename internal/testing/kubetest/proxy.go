@@ -2,6 +2,7 @@ package kubetest
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -27,14 +28,26 @@ type Proxy struct {
 // Answer answers a request in place of the API server, or returns false.
 type Answer func(w http.ResponseWriter, r *http.Request) bool
 
-// Before starts a proxy before the API server, which forwards every request as the administrator's.
+// Before starts a proxy before the API server for a test.
 func (s *Server) Before(tb testing.TB) *Proxy {
 	tb.Helper()
+	p, err := s.NewProxy()
+	must(tb, err)
+	tb.Cleanup(p.Close)
+	return p
+}
+
+// NewProxy starts a proxy before the API server, which forwards every request as the administrator's. Close ends it.
+func (s *Server) NewProxy() (*Proxy, error) {
 	config := s.Config()
 	target, err := url.Parse(config.Host)
-	must(tb, err)
+	if err != nil {
+		return nil, err
+	}
 	transport, err := rest.TransportFor(config)
-	must(tb, err)
+	if err != nil {
+		return nil, err
+	}
 	forward := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     transport,
@@ -43,7 +56,7 @@ func (s *Server) Before(tb testing.TB) *Proxy {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 		},
 	}
-	p := &Proxy{kubeconfig: filepath.Join(tb.TempDir(), "kubeconfig")}
+	p := &Proxy{}
 	p.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if own := p.own.Load(); own != nil && *own != nil && (*own)(w, r) {
 			p.answered.Add(1)
@@ -51,15 +64,26 @@ func (s *Server) Before(tb testing.TB) *Proxy {
 		}
 		forward.ServeHTTP(w, r)
 	}))
-	tb.Cleanup(func() { p.Interrupt(); p.front.Close() })
 	content, err := clientcmd.Write(api.Config{
 		Clusters:       map[string]*api.Cluster{"test": {Server: p.front.URL}},
 		Contexts:       map[string]*api.Context{"test": {Cluster: "test"}},
 		CurrentContext: "test",
 	})
-	must(tb, err)
-	must(tb, os.WriteFile(p.kubeconfig, content, 0o600))
-	return p
+	p.kubeconfig = filepath.Join(s.dir, fmt.Sprintf("proxy-%d", p.front.Listener.Addr().(*net.TCPAddr).Port))
+	if err == nil {
+		err = os.WriteFile(p.kubeconfig, content, 0o600)
+	}
+	if err != nil {
+		p.Close()
+		return nil, fmt.Errorf("start a proxy: %w", err)
+	}
+	return p, nil
+}
+
+// Close ends the proxy.
+func (p *Proxy) Close() {
+	p.Interrupt()
+	p.front.Close()
 }
 
 // Interrupt ends all connections to the proxy, and so all watches.
