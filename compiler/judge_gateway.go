@@ -86,6 +86,10 @@ func (r *gatewayReview) deliver(v admission.Verdict, err error) {
 	}
 }
 
+// youngest is the age of an object that does not exist yet: it is younger than all that do. The API server knows the time of
+// these by its clock, which may be ahead of ours.
+var youngest = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // Gateway judges an object of the Gateway API. It accepts an object that belongs to no Gateway of ours, or whose
 // namespace is not read.
 func (j *Judge) Gateway(ctx context.Context, kind string, object metav1.Object) (admission.Verdict, error) {
@@ -97,7 +101,7 @@ func (j *Judge) Gateway(ctx context.Context, kind string, object metav1.Object) 
 		return admission.Verdict{}, unable(errTooEarly)
 	}
 	if created := object.GetCreationTimestamp(); created.IsZero() {
-		object.SetCreationTimestamp(metav1.NewTime(time.Now())) // a new object is younger than all that exist
+		object.SetCreationTimestamp(metav1.NewTime(youngest))
 	}
 	r := &gatewayReview{ctx: ctx, object: object, done: make(chan outcomeOf, 1), ref: inputs.RefOf(inputs.GatewayVersion, kind, object.GetNamespace(), object.GetName())}
 	if j.gateways.add(r) {

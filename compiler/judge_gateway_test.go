@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -127,6 +128,18 @@ func TestJudgeOfGateways(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A new object is younger than all that exist, also where the clock of the API server is ahead.
+func TestNewObjectsAreTheYoungest(t *testing.T) {
+	t.Parallel()
+	_, judge := judging(t, map[string]string{"world.yaml": strings.ReplaceAll(gatewayWorld, "2026-01-01", time.Now().Add(48*time.Hour).Format(time.DateOnly))}, func(o *controller.Options) {
+		o.Source.Config.GatewayAPI.Enabled, o.Source.Config.TrustFileAges = true, true
+	})
+	v, err := judge.Gateway(t.Context(), "Gateway", gatewayObject(t, "Gateway", "metadata: {namespace: shop, name: new}\nspec: {gatewayClassName: hapsnap, listeners: [{name: http, port: 9000, protocol: HTTP}]}\n"))
+	if err != nil || !strings.Contains(texts(v.Faults), "listener http is not served") {
+		t.Errorf("a Gateway with the port of an older one: %v, %v", texts(v.Faults), err)
 	}
 }
 

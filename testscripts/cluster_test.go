@@ -25,6 +25,16 @@ func changeCluster(w *world, ts *testscript.TestScript, args []string) error {
 		return errUsage
 	case verb == "account" && len(args) == 3:
 		return writeAccount(w, ts, args[1], args[2])
+	case verb == "proxy" && len(args) == 2 && w.proxy == nil:
+		return startProxy(w, ts, args[1])
+	case verb == "foreign" && len(args) == 2 && w.proxy != nil:
+		answer, ok := kubetest.ForeignAnswers()[args[1]]
+		if !ok && args[1] != "none" {
+			return errUsage
+		}
+		w.proxy.Answers(answer)
+		w.proxy.Interrupt()
+		return nil
 	}
 	change, ok := map[string]func() error{
 		"stop": w.cluster.StopAPI, "resume": w.cluster.ResumeAPI,
@@ -45,6 +55,19 @@ func startCluster(w *world, ts *testscript.TestScript) error {
 	ts.Setenv("KUBECONFIG", server.Kubeconfig())
 	ts.Setenv("WEBHOOK_CLIENT_CA", server.WebhookClientCA())
 	return nil
+}
+
+// startProxy starts a proxy before the API server, and writes a kubeconfig that leads to it.
+func startProxy(w *world, ts *testscript.TestScript, file string) error {
+	var err error
+	if w.proxy, err = w.cluster.NewProxy(); err != nil {
+		return err
+	}
+	content, err := os.ReadFile(w.proxy.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	return replaceFile(ts.MkAbs(file), content)
 }
 
 // writeAccount writes a kubeconfig for a ServiceAccount.

@@ -51,7 +51,7 @@ var commands = map[string]command{
 	"wrote":     {"NAME REGEXP", wroteCall},
 	"pushes":    {"NAME N", countPushes},
 	"workers":   {"", printWorkers},
-	"cluster":   {"start | stop | resume | expire | account NAMESPACE/NAME FILE", changeCluster},
+	"cluster":   {"start | stop | resume | expire | account NAMESPACE/NAME FILE | proxy FILE | foreign ANSWER|none", changeCluster},
 	"kubectl":   {"ARG...", runKubectl},
 	"health":    {"PHASE NAMESPACE/NAME", checkHealth},
 	"service":   {"[-app PROTOCOL] [-tcp PORT] FILE NAMESPACE/NAME [POD...]", writeService},

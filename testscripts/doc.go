@@ -57,6 +57,11 @@
 //		Restarts it such that no watch can go on from where it was (410).
 //	cluster account NAMESPACE/NAME FILE
 //		Makes a ServiceAccount, and writes a kubeconfig with a token for it.
+//	cluster proxy FILE
+//		Starts a proxy before the API server, and writes a kubeconfig that leads to it.
+//	cluster foreign ANSWER|none
+//		The proxy ends all its connections, and answers every request itself in one of the ways that
+//		[kubetest.ForeignAnswers] names, or none.
 //	kubectl ARG...
 //		Runs kubectl as exec does. Where it changed roles or bindings, accounts may do what
 //		they say, and no more, when the next line runs.

@@ -30,6 +30,7 @@ type world struct {
 	certificates map[string]*x509.Certificate
 	taken        []net.Listener
 	cluster      *kubetest.Server
+	proxy        *kubetest.Proxy            // before cluster
 	collector    *tracingtest.Collector     // nil: none
 	agents       map[string]*spoptest.Agent // by socket
 }
@@ -68,6 +69,9 @@ func (w *world) close() {
 	}
 	for _, listener := range w.taken {
 		listener.Close()
+	}
+	if w.proxy != nil {
+		w.proxy.Close()
 	}
 	if w.cluster != nil {
 		w.cluster.Close()

@@ -183,7 +183,7 @@ func interrupted(objects compiler.Objects) []controller.WatchReport {
 // askCompiler asks a running compiler.
 func askCompiler(ctx context.Context, address string) (controller.Report, error) {
 	var r controller.Report
-	if err := process.AskStatus(ctx, address, statusTimeout, &r); err != nil {
+	if _, err := process.AskStatus(ctx, address, statusTimeout, &r); err != nil {
 		return r, fmt.Errorf("ask the compiler: %w", err)
 	}
 	if r.Compiler == nil {

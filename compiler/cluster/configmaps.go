@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -98,11 +99,14 @@ func (s *Setting) Changes(context.Context, *slog.Logger) <-chan struct{} { retur
 
 // FleetStatus is the ConfigMap in which a pusher says what the workers of its fleet run. Nothing is
 // known of it until its Run runs.
-type FleetStatus struct{ configMap }
+type FleetStatus struct {
+	configMap
+	times writingTimes
+}
 
 // NewFleetStatus returns the FleetStatus in a ConfigMap of a cluster.
 func NewFleetStatus(c Connection, name types.NamespacedName) *FleetStatus {
-	return &FleetStatus{newConfigMap(c, name)}
+	return &FleetStatus{configMap: newConfigMap(c, name)}
 }
 
 // Changes sends when the ConfigMap may be different from what was read.
@@ -122,6 +126,30 @@ func writtenLately(updated string, now time.Time) string {
 		return "the clock of the pusher is ahead of this one, so that nobody can say when it wrote"
 	}
 	return ""
+}
+
+// writingTimes are the times of a status, as its writer has them, with the time at which they last changed here. A pusher whose
+// clock is wrong is heard by that: it writes each minute.
+type writingTimes struct {
+	mu      sync.Mutex
+	updated string
+	changed time.Time // by this clock; zero while only one time was seen
+}
+
+// lately says why a status does not count, "" if it does. That it changed while it was watched counts as much as its time.
+func (w *writingTimes) lately(updated string, now time.Time) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if updated != w.updated {
+		if w.updated != "" {
+			w.changed = now
+		}
+		w.updated = updated
+	}
+	if !w.changed.IsZero() && now.Sub(w.changed) <= fresh {
+		return ""
+	}
+	return writtenLately(updated, now)
 }
 
 // FleetReport is what a pusher has said.
@@ -144,7 +172,7 @@ func (s *FleetStatus) Read(now time.Time) (FleetReport, error) {
 	case !told:
 		return FleetReport{}, fmt.Errorf("no pusher has written yet what the instances run into %s", s.query)
 	}
-	if why := writtenLately(object.Data["updated"], now); why != "" {
+	if why := s.times.lately(object.Data["updated"], now); why != "" {
 		return FleetReport{}, fmt.Errorf("%s what the instances run into %s", why, s.query)
 	}
 	workers, err := snapshots.ParseWorkers(text)

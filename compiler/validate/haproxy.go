@@ -189,16 +189,50 @@ var ErrSilent = errors.New("HAProxy has not ended, and was killed")
 
 // check has HAProxy check the configuration that is staged in a folder.
 func (c *Checker) check(ctx context.Context, dir string, config []byte) (output, error) {
+	said, err := c.run(ctx, dir, stagedConfig, config)
+	if err != nil || said.exit == 0 {
+		return said, err
+	}
+	why, doubtful := shortage(said.stderr, config)
+	if doubtful {
+		// The configuration says the same words, for HAProxy to quote. Without the lines that say them, only HAProxy does.
+		silenced := silence(config)
+		if err := os.WriteFile(filepath.Join(dir, silencedConfig), silenced, 0o600); err != nil {
+			return output{}, fmt.Errorf("stage %s: %w", silencedConfig, err)
+		}
+		again, err := c.run(ctx, dir, silencedConfig, silenced)
+		if err != nil {
+			return output{}, err
+		}
+		if why, _ = shortage(again.stderr, silenced); why == "" {
+			if said, err = c.run(ctx, dir, stagedConfig, config); err != nil { // the shortage may have passed
+				return output{}, err
+			}
+		}
+	}
+	if why != "" {
+		return output{}, process.WithHint(fmt.Errorf("check with %s: %s", c.Path, why),
+			"HAProxy lacks what the system should give it, which is no fault of the configuration: see the limits of memory and open files")
+	}
+	if said.exit != 0 && said.exit != nothingListens && !alertForm.MatchString(said.stderr) {
+		return output{}, process.WithHint(fmt.Errorf("check with %s: exit status %d, and no alert: %q", c.Path, said.exit, tail(said.stderr)),
+			"HAProxy says what it refuses in an alert, so this is no verdict: run it with -vv, it may lack a library")
+	}
+	return said, nil
+}
+
+// run has HAProxy check a configuration, which is a file in a folder, and returns what HAProxy says.
+func (c *Checker) run(ctx context.Context, dir, file string, config []byte) (output, error) {
 	limit := cmp.Or(c.Patience, patience)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w after %s", ErrSilent, limit))
 	defer cancel()
-	args := []string{"-c", "-f", stagedConfig}
+	args := []string{"-c", "-f", file}
 	quick := !c.slowly.Load() && !bytes.Contains(config, []byte("httpclient"))
 	if quick {
 		if err := os.WriteFile(filepath.Join(dir, quickStartFile), []byte(quickStart), 0o600); err != nil {
 			return output{}, fmt.Errorf("stage %s: %w", quickStartFile, err)
 		}
-		args = []string{"-c", "-f", quickStartFile, "-f", stagedConfig}
+		args = []string{"-c", "-f", quickStartFile, "-f", file}
 	}
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, c.Path, args...) //nolint:gosec // the user named it
@@ -221,17 +255,11 @@ func (c *Checker) check(ctx context.Context, dir string, config []byte) (output,
 	}
 	if quick && strings.Contains(stderr.String(), quickStartFile+":") {
 		c.slowly.Store(true) // a HAProxy that does not know the setting, or warns of it
-		return c.check(ctx, dir, config)
-	}
-	if failed {
-		if why := shortage(stderr.String(), config); why != "" {
-			return output{}, process.WithHint(fmt.Errorf("check with %s: %s", c.Path, why),
-				"HAProxy lacks what the system should give it, which is no fault of the configuration: see the limits of memory and open files")
+		said, err := c.run(ctx, dir, file, config)
+		if err == nil && strings.Contains(said.stderr, quickStartFile+":") {
+			c.slowly.Store(false) // no: a tenant wrote that name, which HAProxy quotes
 		}
-		if exit.ExitCode() != nothingListens && !alertForm.MatchString(stderr.String()) {
-			return output{}, process.WithHint(fmt.Errorf("check with %s: %w, and no alert: %q", c.Path, exit, tail(stderr.String())),
-				"HAProxy says what it refuses in an alert, so this is no verdict: run it with -vv, it may lack a library")
-		}
+		return said, err
 	}
 	return output{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}, nil
 }
@@ -264,9 +292,10 @@ var shortageForm = regexp.MustCompile(`(?i)(?:\b(?:out of|not enough|no more|all
 	`\bno space left on device|^unable to allocate SSL session cache)[.!)]*$|^\(null\)`)
 
 // shortage returns the line of HAProxy's output that says that the system did not give it what it needs, or "". HAProxy names
-// the line of the configuration that it was reading, whose object is not to blame. What the configuration says itself does
-// not count: a tenant may have written it, for HAProxy to quote, and would stop everybody.
-func shortage(stderr string, config []byte) string {
+// the line of the configuration that it was reading, whose object is not to blame. What the configuration says itself is
+// doubtful: a tenant may have written it, for HAProxy to quote, and would stop everybody. He may also have written it so that
+// a shortage goes unnoticed, and others are blamed for it.
+func shortage(stderr string, config []byte) (why string, doubtful bool) {
 	for line := range strings.Lines(stderr) {
 		line = strings.TrimRight(line, "\n")
 		text := line
@@ -278,10 +307,34 @@ func shortage(stderr string, config []byte) string {
 			continue
 		}
 		if !says(config, found) {
-			return tidy(text)
+			return tidy(text), false
 		}
+		doubtful = true
 	}
-	return ""
+	return "", doubtful
+}
+
+// shortageWords are what [shortageForm] matches, in lower case.
+var shortageWords = []string{
+	"out of memory", "not enough memory", "no more memory", "allocate memory", "alloc memory", "too many open files", "no space left on device",
+	"unable to allocate ssl session cache", "(null)",
+}
+
+// silencedConfig is the name of a configuration without the lines that [silence] leaves out.
+const silencedConfig = "silenced.cfg"
+
+// silence returns a configuration without the lines that say one of the words of a shortage, in place of which it has comments.
+// Such a configuration tells what HAProxy says by itself.
+func silence(config []byte) []byte {
+	var out bytes.Buffer
+	for line := range haproxycfg.Lines(config) {
+		text := line.Text
+		if slices.ContainsFunc(shortageWords, func(what string) bool { return saysInLine(line, what) }) {
+			text = []byte("#")
+		}
+		out.Write(append(slices.Clone(text), '\n'))
+	}
+	return out.Bytes()
 }
 
 // defaultForm matches an environment variable with what HAProxy takes if it is not set.
@@ -290,13 +343,19 @@ var defaultForm = regexp.MustCompile(`\$\{[A-Za-z_.]\w*(?:\[\*\])?(?:-([^}]*))?\
 // says reports whether a configuration says something, in any way of writing it that HAProxy knows: with quotes, escapes, and
 // variables that are not set.
 func says(config []byte, what string) bool {
-	what = strings.ToLower(what)
 	for line := range haproxycfg.Lines(config) {
-		for _, text := range []string{strings.Join(line.Texts(), " "), strings.NewReplacer(`\`, "", `"`, "", `'`, "").Replace(string(line.Text))} {
-			text = strings.ToLower(text)
-			if strings.Contains(text, what) || strings.Contains(defaultForm.ReplaceAllString(text, "$1"), what) {
-				return true
-			}
+		if saysInLine(line, strings.ToLower(what)) {
+			return true
+		}
+	}
+	return false
+}
+
+func saysInLine(line haproxycfg.Line, what string) bool {
+	for _, text := range []string{strings.Join(line.Texts(), " "), strings.NewReplacer(`\`, "", `"`, "", `'`, "").Replace(string(line.Text))} {
+		text = strings.ToLower(text)
+		if strings.Contains(text, what) || strings.Contains(defaultForm.ReplaceAllString(text, "$1"), what) {
+			return true
 		}
 	}
 	return false

@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -67,7 +68,7 @@ func TestShortage(t *testing.T) {
 		// A tenant wrote this.
 		"[ALERT]    (1) : config : parsing [haproxy.cfg:60] : unknown keyword no more memory": "",
 	} {
-		if got := shortage("[NOTICE]   (1) : haproxy version is 2.6.12\n"+said+"\n", []byte(`http-request deny if { path "no\ More" memory }`)); got != want {
+		if got, _ := shortage("[NOTICE]   (1) : haproxy version is 2.6.12\n"+said+"\n", []byte(`http-request deny if { path "no\ More" memory }`)); got != want {
 			t.Errorf("shortage(%q) = %q, want %q", said, got, want)
 		}
 	}
@@ -91,11 +92,14 @@ func TestShortageOfSpoofs(t *testing.T) {
 			t.Fatal(err)
 		}
 		said, _ := exec.CommandContext(t.Context(), haproxy, "-c", "-f", path).CombinedOutput()
-		if shortage(string(said), []byte("defaults\n")) == "" {
+		if why, _ := shortage(string(said), []byte("defaults\n")); why == "" {
 			t.Errorf("HAProxy says nothing of a shortage for %s:\n%s", line, said)
 		}
-		if got := shortage(string(said), []byte(config)); got != "" {
+		if got, doubtful := shortage(string(said), []byte(config)); got != "" || !doubtful {
 			t.Errorf("%s is taken for a shortage: %s", line, got)
+		}
+		if left := silence([]byte(config)); says(left, "out of memory") || says(left, "(null)") || bytes.Count(left, []byte("\n")) != strings.Count(config, "\n") {
+			t.Errorf("%s is not silenced:\n%s", line, left)
 		}
 	}
 }

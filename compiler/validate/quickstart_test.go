@@ -78,6 +78,20 @@ func TestQuickStartIsNotForEveryHAProxy(t *testing.T) {
 	}
 }
 
+// A tenant who has HAProxy quote the name of our file slows nobody else down.
+func TestQuickStartStaysForOthers(t *testing.T) {
+	t.Parallel()
+	c, calls := wrapped(t, `if [ "$1" != -v ] && grep -q mischief haproxy.cfg; then echo "[ALERT]    (1) : config : parsing [haproxy.cfg:60] : unknown keyword 'quick-start.cfg:3'" >&2; exit 1; fi`)
+	bad := map[string]string{"extend/defaults.cfg": "    # mischief\n"}
+	if v, err := c.Check(t.Context(), validate.Input{Artifact: artifact(t, bad, model())}); err != nil || len(v.Faults) != 1 {
+		t.Errorf("%v, %v", v, err)
+	}
+	accepted(t, c, validate.Input{Artifact: artifact(t, nil, model())})
+	if got, want := strings.Join(calls(), "; "), quickly+"; "+asItIs+"; "+quickly; got != want {
+		t.Errorf("HAProxy was called with %s, want %s", got, want)
+	}
+}
+
 // HAProxy names the line that it was reading when the system gave it no more memory or files. No object is at fault for
 // that: the check itself failed, and is made again later.
 func TestShortageIsNobodysFault(t *testing.T) {
@@ -92,5 +106,29 @@ func TestShortageIsNobodysFault(t *testing.T) {
 		if err == nil || len(verdict.Faults) > 0 {
 			t.Errorf("%s: got the faults %v and the error %v, want an error alone", said, verdict.Faults, err)
 		}
+	}
+}
+
+// A tenant hides no shortage by words that he has HAProxy quote: no object is at fault for it. Neither does he make one up.
+func TestShortageIsNotHidden(t *testing.T) {
+	t.Parallel()
+	words := map[string]string{"extend/defaults.cfg": "    # it is Out\\ of" + `" memory"` + " again, (null) and all\n"}
+	for name, test := range map[string]struct {
+		script string
+		faults int
+		failed bool
+	}{
+		"a shortage":          {`[ "$1" = -v ] || { echo "[ALERT]    (1) : config : parsing [haproxy.cfg:60] : proxy 'shop_web_http': out of memory." >&2; exit 1; }`, 0, true},
+		"one that passes":     {`[ "$1" = -v ] || { mkdir "$0.once" 2>/dev/null && { echo "[ALERT]    (1) : config : parsing [haproxy.cfg:60] : out of memory." >&2; exit 1; }; }`, 0, false},
+		"one that is made up": {`for f in "$@"; do :; done; [ "$1" != -v ] && grep -q again "$f" && { echo "[ALERT]    (1) : config : parsing [haproxy.cfg:60] : unknown keyword out of memory." >&2; exit 1; }`, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, calls := wrapped(t, test.script)
+			verdict, err := c.Check(t.Context(), validate.Input{Artifact: artifact(t, words, model())})
+			if len(verdict.Faults) != test.faults || (err != nil) != test.failed {
+				t.Errorf("got the faults %v and the error %v after %v", verdict.Faults, err, calls())
+			}
+		})
 	}
 }

@@ -181,7 +181,7 @@ func (w *whole) parts(cmd *cobra.Command) ([]part, error) {
 	var out []part
 	for _, address := range addresses {
 		var said map[string]json.RawMessage
-		if err := process.AskStatus(cmd.Context(), address, discoverTimeout, &said); err != nil {
+		if _, err := process.AskStatus(cmd.Context(), address, discoverTimeout, &said); err != nil {
 			return nil, fmt.Errorf("ask for the status: %w", err)
 		}
 		switch to := []string{"--address=" + address}; {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,7 +36,11 @@ func (o Options) Load() (*rest.Config, error) {
 	}
 	config.UserAgent = o.UserAgent
 	config.QPS = -1 // the API server limits clients fairly; single Secrets may be many
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return repeating{next} })
+	var base string
+	if host, err := url.Parse(config.Host); err == nil {
+		base = strings.TrimRight(host.Path, "/")
+	}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return repeating{genuine{next, base}} })
 	return config, nil
 }
 

@@ -57,8 +57,12 @@ func TestReadsAreRepeated(t *testing.T) {
 	status := http.StatusInternalServerError
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if calls++; calls <= faults {
-			http.Error(w, "etcdserver: request timed out", status)
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			fmt.Fprintf(w, `{"kind": "Status", "apiVersion": "v1", "message": "etcdserver: request timed out", "code": %d}`, status)
+			return
 		}
+		fmt.Fprint(w, "ok")
 	}))
 	defer server.Close()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -87,7 +91,7 @@ func TestReadsAreRepeated(t *testing.T) {
 		{http.MethodPost, 500, 9, "500 after 1"},
 	} {
 		status, faults, calls = test.status, test.faults, 0
-		request, err := http.NewRequestWithContext(t.Context(), test.method, server.URL, nil)
+		request, err := http.NewRequestWithContext(t.Context(), test.method, server.URL+"/readyz", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -89,24 +89,28 @@ func (s Server) readyz(w http.ResponseWriter, _ *http.Request) {
 // StatusPath is the path under which both programs serve their status.
 const StatusPath = "/status"
 
-// AskStatus reads into v the status that a program serves at the address of its metrics.
-func AskStatus(ctx context.Context, address string, timeout time.Duration, v any) error {
+// AskStatus reads into v the status that a program serves at the address of its metrics. It returns the time at which the
+// program answered, by the program's own clock, by which the times of the status are.
+func AskStatus(ctx context.Context, address string, timeout time.Duration, v any) (at time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+StatusPath, nil)
 	if err != nil {
-		return Usage("%q is not an address: %w", address, err)
+		return at, Usage("%q is not an address: %w", address, err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return err
+		return at, err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", address, response.Status)
+		return at, fmt.Errorf("%s answers %s", address, response.Status)
 	}
 	if err := json.NewDecoder(response.Body).Decode(v); err != nil {
-		return fmt.Errorf("what answers at %s is none of our programs: %w", address, err)
+		return at, fmt.Errorf("what answers at %s is none of our programs: %w", address, err)
 	}
-	return nil
+	if at, err = http.ParseTime(response.Header.Get("Date")); err != nil {
+		at = time.Now()
+	}
+	return at, nil
 }

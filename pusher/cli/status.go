@@ -140,13 +140,14 @@ const statusTimeout = 10 * time.Second
 // askPusher asks a pusher that runs.
 func askPusher(ctx context.Context, address string) (report.Status, error) {
 	var s report.Status
-	if err := process.AskStatus(ctx, address, statusTimeout, &s); err != nil {
+	now, err := process.AskStatus(ctx, address, statusTimeout, &s)
+	if err != nil {
 		return s, process.WithHint(fmt.Errorf("ask the pusher: %w", err), "name the address that pusher run was given with --metrics-address, or use --state if none runs")
 	}
 	if s.Conditions == nil {
 		return s, fmt.Errorf("ask the pusher: what answers at %s is not a pusher, or has not begun", address)
 	}
-	return s.AsOf(time.Now(), report.FreshState), nil
+	return s.AsOf(now, report.FreshState), nil
 }
 
 func printStatus(w io.Writer, s report.Status, now time.Time) error {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
@@ -333,6 +336,24 @@ func TestInSyncOfInstances(t *testing.T) {
 	} {
 		if got := inSync(test.instance); got != test.want {
 			t.Errorf("%+v: %s", test.instance, got)
+		}
+	}
+}
+
+// A pusher that answers runs, whatever its clock says. It is stale if its status is old by its own clock.
+func TestAskPusherWithAWrongClock(t *testing.T) {
+	t.Parallel()
+	for _, apart := range []time.Duration{-time.Hour, -time.Minute, 0, time.Hour} {
+		for age, stale := range map[time.Duration]bool{time.Second: false, time.Minute: true} {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				now := time.Now().Add(apart)
+				w.Header().Set("Date", now.UTC().Format(http.TimeFormat))
+				_ = json.NewEncoder(w).Encode(report.Status{Updated: now.Add(-age), Conditions: []metav1.Condition{{Type: report.TypeReady}}})
+			}))
+			got, err := askPusher(t.Context(), server.Listener.Addr().String())
+			if server.Close(); err != nil || got.Stale != stale {
+				t.Errorf("a status of %s ago, by a clock that is %s apart: stale %v, %v", age, apart, got.Stale, err)
+			}
 		}
 	}
 }

@@ -53,7 +53,7 @@ func (f *storeFlags) compiled(compiler string) func(ctx context.Context) (json.R
 	}
 	return func(ctx context.Context) (json.RawMessage, error) {
 		var said json.RawMessage
-		err := process.AskStatus(ctx, compiler, statusTimeout, &said)
+		_, err := process.AskStatus(ctx, compiler, statusTimeout, &said)
 		return said, err
 	}
 }
