@@ -1,10 +1,13 @@
 package compiler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -24,6 +27,11 @@ import (
 // mostCrashes is how many objects are left out for crashes in one compile. Finding one among n objects takes log2(n)
 // compiles.
 const mostCrashes = 8
+
+// mostCrashesOfOne is how many objects of a namespace are found for crashes. From then on all routes of the namespace are
+// left out, until one of these objects changes: its author could otherwise stop the compiler for everybody, with hundreds of
+// them.
+const mostCrashesOfOne = 3
 
 // crash says why a compile came to no end.
 type crash struct {
@@ -63,12 +71,19 @@ func (c *crashes) leaveOut(in Input) Input {
 	}
 	c.lock.Lock()
 	defer c.lock.Unlock()
+	objects := map[diag.Object]anObject{}
+	if len(c.known) > 0 {
+		for _, o := range everyObject(in.Objects) {
+			objects[o.ref] = o
+		}
+	}
 	for object, known := range c.known {
-		if o, ok := find(in.Objects, object); ok && o.value == known.value {
-			in = in.withoutCrashed(o, known.said)
-		} else {
+		if o, ok := objects[object]; !ok || o.value != known.value {
 			delete(c.known, object)
 		}
+	}
+	for _, object := range slices.SortedFunc(maps.Keys(c.known), diag.Object.Compare) {
+		in = in.withoutCrashed(objects[object], c.known[object].said)
 	}
 	return in
 }
@@ -97,7 +112,7 @@ func caught(ctx context.Context, in Input, check checker) (r Result, err error) 
 // crashing searches for an object that makes a compile crash. With only the objects that sort before it, the compile
 // does not crash. With this object in addition, it does. A crash that does not happen again is no object's fault.
 func crashing(ctx context.Context, in Input, check checker) (anObject, bool) {
-	all := slices.SortedFunc(slices.Values(everyObject(in.Objects)), func(a, b anObject) int { return a.ref.Compare(b.ref) })
+	all := slices.SortedFunc(slices.Values(everyObject(in.Objects)), func(a, b anObject) int { return usersLast(a.ref, b.ref) })
 	passes := func(n int) (bool, error) {
 		short := in
 		short.Memories = Memories{} // they are about all objects
@@ -116,12 +131,45 @@ func crashing(ctx context.Context, in Input, check checker) (anObject, bool) {
 	return all[n], true
 }
 
-// withoutCrashed returns an input without an object, and reports it. If the object protects something, all routes of
-// its namespace are left out.
+// usersLast orders objects for a search: what others use comes before them. So the search finds a route, and not the Gateway
+// or the Service that the routes of others need too, without which that route has no effect.
+func usersLast(a, b diag.Object) int {
+	rank := func(o diag.Object) int {
+		switch {
+		case o.Kind == "Ingress", strings.HasSuffix(o.Kind, "Route"):
+			return 5
+		case o.Kind == "ListenerSet":
+			return 4
+		case o.Kind == "Gateway":
+			return 3
+		case o.Kind == "GatewayClass":
+			return 2
+		case o.APIVersion != "": // what only templates read, and may name anything
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Compare(b))
+}
+
+// withoutCrashed returns an input without an object, and reports it. All routes of its namespace are left out if the object
+// protects something, or if it is one of too many.
 func (in Input) withoutCrashed(o anObject, said diag.Diagnostic) Input {
 	gone := []anObject{o}
 	in.Found = append(slices.Clone(in.Found), said)
-	if options.Protects(o.annotations) != "" {
+	in.crashed = maps.Clone(in.crashed)
+	if in.crashed == nil {
+		in.crashed = map[string]int{}
+	}
+	in.crashed[o.ref.Namespace]++
+	why, hint := "", ""
+	switch {
+	case options.Protects(o.annotations) != "":
+		why, hint = o.ref.String()+" is left out, which protects something", "delete "+o.ref.String()+", or write it in another way"
+	case in.crashed[o.ref.Namespace] >= mostCrashesOfOne && o.ref.Namespace != "":
+		why, hint = fmt.Sprintf("%d of its objects are left out for crashes, and nobody looks for more", mostCrashesOfOne), "delete those objects, or write them in another way"
+	}
+	if why != "" {
 		for _, other := range everyObject(in.Objects) {
 			if other.ref.Namespace != o.ref.Namespace || other.ref == o.ref || !other.routes {
 				continue
@@ -129,8 +177,7 @@ func (in Input) withoutCrashed(o anObject, said diag.Diagnostic) Input {
 			gone = append(gone, other)
 			in.Found = append(in.Found, diag.Diagnostic{
 				Severity: diag.Error, Object: other.ref, Position: other.at,
-				Message: fmt.Sprintf("is left out with all routes of namespace %s: %s is left out, which protects something", o.ref.Namespace, o.ref),
-				Hint:    "delete " + o.ref.String() + ", or write it in another way",
+				Message: fmt.Sprintf("is left out with all routes of namespace %s: %s", o.ref.Namespace, why), Hint: hint,
 			})
 		}
 	}
@@ -153,15 +200,6 @@ func refsOf(objects []anObject) []diag.Object {
 		out[i] = o.ref
 	}
 	return out
-}
-
-func find(in inputs.Inputs, ref diag.Object) (anObject, bool) {
-	all := everyObject(in)
-	i := slices.IndexFunc(all, func(o anObject) bool { return o.ref == ref })
-	if i < 0 {
-		return anObject{}, false
-	}
-	return all[i], true
 }
 
 // everyObject returns all objects that people write.
