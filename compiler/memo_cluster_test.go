@@ -104,7 +104,7 @@ func (w *tenants) ingress(name string) *networkingv1.Ingress {
 	out.Annotations = map[string]string{}
 	for range w.r.IntN(3) {
 		o := pick(w,
-			[2]string{"response-headers", "set X-A Pa55w0rD-1x"}, [2]string{"response-headers", "set X-A b"}, [2]string{"auth-basic", fmt.Sprint("o", w.r.IntN(4))},
+			[2]string{"response-headers", "set X-A Pa55w0rD-1x"}, [2]string{"response-headers", "set X-A An0therw0rD"}, [2]string{"auth-basic", fmt.Sprint("o", w.r.IntN(4))},
 			[2]string{"allow-list", fmt.Sprintf("@o%d/networks", w.r.IntN(4))}, [2]string{"auth-url", fmt.Sprintf("http://o%d:80/", w.r.IntN(4))},
 			[2]string{"rate-limit", "10"}, [2]string{"timeout-server", "soon"}, [2]string{"use-regex", "true"}, [2]string{"aliases", "b.example"},
 		)
@@ -141,10 +141,10 @@ func (w *tenants) service(name string) *corev1.Service {
 
 func (w *tenants) secret(name string) *corev1.Secret {
 	out := &corev1.Secret{ObjectMeta: metaOf(name)}
-	switch i := 2 * w.r.IntN(3); w.r.IntN(4) {
+	switch i := 2 * w.r.IntN(3); w.r.IntN(5) {
 	case 0:
 		out.Data = map[string][]byte{"auth": []byte(pick(w, "a:$5$rounds=1000$hapsnap$...........................................\n", "nonsense"))}
-	case 1:
+	case 1, 2:
 		out.Data = map[string][]byte{"password": []byte(pick(w, "Pa55w0rD-1x", "An0therw0rD"))}
 	default:
 		out.Type, out.Data = corev1.SecretTypeTLS, map[string][]byte{"tls.crt": w.keys[i], "tls.key": w.keys[i+1]}
@@ -174,7 +174,7 @@ func TestMemoriesOfTenants(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer keeping.Reuse()()
-	w, memories := newTenants(t, 1), compiler.NewMemories()
+	w, memories := newTenants(t, 5), compiler.NewMemories()
 	leaks, steps := 0, 30
 	if race.Enabled {
 		steps = 6
