@@ -174,7 +174,7 @@ func TestMemoriesOfTenants(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer keeping.Reuse()()
-	w, memories := newTenants(t, 5), compiler.NewMemories()
+	w, memories := newTenants(t, 9), compiler.NewMemories()
 	leaks, steps := 0, 30
 	if race.Enabled {
 		steps = 6
