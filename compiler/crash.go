@@ -28,7 +28,7 @@ import (
 // compiles.
 const mostCrashes = 8
 
-// mostCrashesOfOne is how many objects of a namespace are found for crashes. From then on all routes of the namespace are
+// mostCrashesOfOne is how many objects of a namespace are found that crash on their own. From then on all routes of the namespace are
 // left out, until one of these objects changes: its author could otherwise stop the compiler for everybody, with hundreds of
 // them.
 const mostCrashesOfOne = 3
@@ -61,6 +61,7 @@ type crashes struct {
 type crashed struct {
 	value any
 	said  diag.Diagnostic
+	own   bool // see [Input.withoutCrashed]
 }
 
 // leaveOut returns an input without the objects that are known to cause crashes. It forgets objects that have changed
@@ -83,12 +84,12 @@ func (c *crashes) leaveOut(in Input) Input {
 		}
 	}
 	for _, object := range slices.SortedFunc(maps.Keys(c.known), diag.Object.Compare) {
-		in = in.withoutCrashed(objects[object], c.known[object].said)
+		in = in.withoutCrashed(objects[object], c.known[object].said, c.known[object].own)
 	}
 	return in
 }
 
-func (c *crashes) add(o anObject, said diag.Diagnostic) {
+func (c *crashes) add(o anObject, said diag.Diagnostic, own bool) {
 	if c == nil {
 		return
 	}
@@ -97,7 +98,7 @@ func (c *crashes) add(o anObject, said diag.Diagnostic) {
 	if c.known == nil {
 		c.known = map[diag.Object]crashed{}
 	}
-	c.known[o.ref] = crashed{o.value, said}
+	c.known[o.ref] = crashed{o.value, said, own}
 }
 
 // caught is [compileOnce], but returns a panic as a [process.PanicError].
@@ -110,25 +111,29 @@ func caught(ctx context.Context, in Input, check checker) (r Result, err error) 
 }
 
 // crashing searches for an object that makes a compile crash. With only the objects that sort before it, the compile
-// does not crash. With this object in addition, it does. A crash that does not happen again is no object's fault.
-func crashing(ctx context.Context, in Input, check checker) (anObject, bool) {
+// does not crash. With this object in addition, it does. A crash that does not happen again is no object's fault. Own says
+// that the compile crashes for this object without the routes of other namespaces too.
+func crashing(ctx context.Context, in Input, check checker) (o anObject, own, found bool) {
 	all := slices.SortedFunc(slices.Values(everyObject(in.Objects)), func(a, b anObject) int { return usersLast(a.ref, b.ref) })
-	passes := func(n int) (bool, error) {
+	without := func(gone []anObject) (bool, error) {
 		short := in
 		short.Memories = Memories{} // they are about all objects
-		short.Objects = in.Objects.Without(refsOf(all[n:])...)
+		short.Objects = in.Objects.Without(refsOf(gone)...)
 		_, err := caught(ctx, short, check)
 		_, crashed := crashOf(err)
 		return !crashed, ctx.Err()
 	}
+	passes := func(n int) (bool, error) { return without(all[n:]) }
 	if ok, err := passes(len(all)); ok || err != nil {
-		return anObject{}, false
+		return anObject{}, false, false
 	}
 	n, err := boundary(len(all), passes)
 	if err != nil || n < 0 {
-		return anObject{}, false
+		return anObject{}, false, false
 	}
-	return all[n], true
+	others := slices.DeleteFunc(slices.Clone(all[:n]), func(other anObject) bool { return !other.routes || other.ref.Namespace == all[n].ref.Namespace })
+	ok, err := without(slices.Concat(others, all[n+1:]))
+	return all[n], !ok && err == nil, true
 }
 
 // usersLast orders objects for a search: what others use comes before them. So the search finds a route, and not the Gateway
@@ -153,15 +158,18 @@ func usersLast(a, b diag.Object) int {
 }
 
 // withoutCrashed returns an input without an object, and reports it. All routes of its namespace are left out if the object
-// protects something, or if it is one of too many.
-func (in Input) withoutCrashed(o anObject, said diag.Diagnostic) Input {
+// protects something, or if it is one of too many that crash on their own: those that do so only together with routes of other
+// namespaces may be innocent.
+func (in Input) withoutCrashed(o anObject, said diag.Diagnostic, own bool) Input {
 	gone := []anObject{o}
 	in.Found = append(slices.Clone(in.Found), said)
 	in.crashed = maps.Clone(in.crashed)
 	if in.crashed == nil {
 		in.crashed = map[string]int{}
 	}
-	in.crashed[o.ref.Namespace]++
+	if own {
+		in.crashed[o.ref.Namespace]++
+	}
 	why, hint := "", ""
 	switch {
 	case options.Protects(o.annotations) != "":

@@ -145,6 +145,32 @@ func TestManyObjectsThatCrash(t *testing.T) {
 	expect("when most of them are sound", 2, 50)
 }
 
+// together is a check that panics for two texts, if it sees both.
+type together [2]string
+
+func (texts together) Check(_ context.Context, in validate.Input) (validate.Verdict, error) {
+	for _, file := range in.Artifact.Files {
+		if bytes.Contains(file.Content, []byte(texts[0])) && bytes.Contains(file.Content, []byte(texts[1])) {
+			panic("both are there")
+		}
+	}
+	return validate.Verdict{}, nil
+}
+
+// If objects crash HAProxy only together with one of another namespace, nobody knows whose fault it is: their namespace keeps its
+// other routes, however many they are.
+func TestObjectsThatCrashTogether(t *testing.T) {
+	t.Parallel()
+	in := worlds.Annotate(worlds.Ingresses(200), 50, "hapsnap.dev/response-headers", "set X-One yes")
+	for i := 120; i < 125; i++ {
+		in = worlds.Annotate(in, i, "hapsnap.dev/response-headers", "set X-Other yes")
+	}
+	r, err := compiler.Compile(t.Context(), inputOf(t, in), together{"X-One", "X-Other"})
+	if err != nil || len(r.Draft.Quarantined) != 5 {
+		t.Errorf("%v, left out are %v", err, r.Draft.Quarantined)
+	}
+}
+
 // watched has objects, and what the last compile looked for.
 type watched struct {
 	compiler.Given
