@@ -89,6 +89,16 @@ func (c *crashes) leaveOut(in Input) Input {
 	return in
 }
 
+// copy returns a memory of the same objects, for a review: an object under review must not be forgotten for its other content.
+func (c *crashes) copy() *crashes {
+	if c == nil {
+		return nil
+	}
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return &crashes{known: maps.Clone(c.known)}
+}
+
 func (c *crashes) add(o anObject, said diag.Diagnostic, own bool) {
 	if c == nil {
 		return
