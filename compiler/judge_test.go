@@ -190,8 +190,8 @@ func TestJudgeOfConfigurations(t *testing.T) {
 	}
 }
 
-// A review does not search for an object that crashes HAProxy if the last compile has found it: it would run out of time. And no
-// review of another version of that object has the next compile search for it again.
+// A review does not search for an object that crashes HAProxy if the last compile has found it: it would run out of time. The next
+// compile does not search either.
 func TestJudgeKnowsWhatCrashes(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{}
