@@ -87,6 +87,8 @@ type Input struct {
 	// Unpublished says that the draft will not be published, so that HAProxy need not check all backends. See
 	// [validate.Input].
 	Unpublished bool
+
+	crashed map[string]int // how many objects are left out for crashes, by namespace
 }
 
 // Memories hold what earlier compiles made, so that a compile makes only what differs. The result is the same with and
@@ -153,13 +155,14 @@ func Compile(ctx context.Context, in Input, check checker) (Result, error) {
 		if why.panicked {
 			in.Memories = Memories{} // the panic may have damaged them
 		}
-		o, found := crashing(ctx, in, check)
+		o, own, found := crashing(ctx, in, check)
 		if !found {
-			return Result{Panicked: panicked}, err
+			r.Panicked = panicked // a Result without the names that were looked for would have their watches end
+			return r, err
 		}
 		said := diag.Diagnostic{Severity: diag.Error, Object: o.ref, Position: o.at, Message: "is left out, since " + why.message, Hint: why.hint}
-		in.Crashes.add(o, said)
-		in = in.withoutCrashed(o, said)
+		in.Crashes.add(o, said, own)
+		in = in.withoutCrashed(o, said, own)
 	}
 }
 

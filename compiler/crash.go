@@ -1,10 +1,13 @@
 package compiler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -24,6 +27,11 @@ import (
 // mostCrashes is how many objects are left out for crashes in one compile. Finding one among n objects takes log2(n)
 // compiles.
 const mostCrashes = 8
+
+// mostCrashesOfOne is how many objects of a namespace are found that crash on their own. From then on all routes of the namespace are
+// left out, until one of these objects changes: its author could otherwise stop the compiler for everybody, with hundreds of
+// them.
+const mostCrashesOfOne = 3
 
 // crash says why a compile came to no end.
 type crash struct {
@@ -53,6 +61,7 @@ type crashes struct {
 type crashed struct {
 	value any
 	said  diag.Diagnostic
+	own   bool // see [Input.withoutCrashed]
 }
 
 // leaveOut returns an input without the objects that are known to cause crashes. It forgets objects that have changed
@@ -63,17 +72,34 @@ func (c *crashes) leaveOut(in Input) Input {
 	}
 	c.lock.Lock()
 	defer c.lock.Unlock()
+	objects := map[diag.Object]anObject{}
+	if len(c.known) > 0 {
+		for _, o := range everyObject(in.Objects) {
+			objects[o.ref] = o
+		}
+	}
 	for object, known := range c.known {
-		if o, ok := find(in.Objects, object); ok && o.value == known.value {
-			in = in.withoutCrashed(o, known.said)
-		} else {
+		if o, ok := objects[object]; !ok || o.value != known.value {
 			delete(c.known, object)
 		}
+	}
+	for _, object := range slices.SortedFunc(maps.Keys(c.known), diag.Object.Compare) {
+		in = in.withoutCrashed(objects[object], c.known[object].said, c.known[object].own)
 	}
 	return in
 }
 
-func (c *crashes) add(o anObject, said diag.Diagnostic) {
+// copy returns a memory of the same objects, for a review: an object under review must not be forgotten for its other content.
+func (c *crashes) copy() *crashes {
+	if c == nil {
+		return nil
+	}
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return &crashes{known: maps.Clone(c.known)}
+}
+
+func (c *crashes) add(o anObject, said diag.Diagnostic, own bool) {
 	if c == nil {
 		return
 	}
@@ -82,7 +108,7 @@ func (c *crashes) add(o anObject, said diag.Diagnostic) {
 	if c.known == nil {
 		c.known = map[diag.Object]crashed{}
 	}
-	c.known[o.ref] = crashed{o.value, said}
+	c.known[o.ref] = crashed{o.value, said, own}
 }
 
 // caught is [compileOnce], but returns a panic as a [process.PanicError].
@@ -95,34 +121,74 @@ func caught(ctx context.Context, in Input, check checker) (r Result, err error) 
 }
 
 // crashing searches for an object that makes a compile crash. With only the objects that sort before it, the compile
-// does not crash. With this object in addition, it does. A crash that does not happen again is no object's fault.
-func crashing(ctx context.Context, in Input, check checker) (anObject, bool) {
-	all := slices.SortedFunc(slices.Values(everyObject(in.Objects)), func(a, b anObject) int { return a.ref.Compare(b.ref) })
-	passes := func(n int) (bool, error) {
+// does not crash. With this object in addition, it does. A crash that does not happen again is no object's fault. Own says
+// that the compile crashes for this object without the routes of other namespaces too.
+func crashing(ctx context.Context, in Input, check checker) (o anObject, own, found bool) {
+	all := slices.SortedFunc(slices.Values(everyObject(in.Objects)), func(a, b anObject) int { return usersLast(a.ref, b.ref) })
+	without := func(gone []anObject) (bool, error) {
 		short := in
 		short.Memories = Memories{} // they are about all objects
 		short.Await = nil           // so are the names
-		short.Objects = in.Objects.Without(refsOf(all[n:])...)
+		short.Objects = in.Objects.Without(refsOf(gone)...)
 		_, err := caught(ctx, short, check)
 		_, crashed := crashOf(err)
 		return !crashed, ctx.Err()
 	}
+	passes := func(n int) (bool, error) { return without(all[n:]) }
 	if ok, err := passes(len(all)); ok || err != nil {
-		return anObject{}, false
+		return anObject{}, false, false
 	}
 	n, err := boundary(len(all), passes)
 	if err != nil || n < 0 {
-		return anObject{}, false
+		return anObject{}, false, false
 	}
-	return all[n], true
+	others := slices.DeleteFunc(slices.Clone(all[:n]), func(other anObject) bool { return !other.routes || other.ref.Namespace == all[n].ref.Namespace })
+	ok, err := without(slices.Concat(others, all[n+1:]))
+	return all[n], !ok && err == nil, true
 }
 
-// withoutCrashed returns an input without an object, and reports it. If the object protects something, all routes of
-// its namespace are left out.
-func (in Input) withoutCrashed(o anObject, said diag.Diagnostic) Input {
+// usersLast orders objects for a search: what others use comes before them. So the search finds a route, and not the Gateway
+// or the Service that the routes of others need too, without which that route has no effect.
+func usersLast(a, b diag.Object) int {
+	rank := func(o diag.Object) int {
+		switch {
+		case o.Kind == "Ingress", strings.HasSuffix(o.Kind, "Route"):
+			return 5
+		case o.Kind == "ListenerSet":
+			return 4
+		case o.Kind == "Gateway":
+			return 3
+		case o.Kind == "GatewayClass":
+			return 2
+		case o.APIVersion != "": // what only templates read, and may name anything
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Compare(b))
+}
+
+// withoutCrashed returns an input without an object, and reports it. All routes of its namespace are left out if the object
+// protects something, or if it is one of too many that crash on their own: those that do so only together with routes of other
+// namespaces may be innocent.
+func (in Input) withoutCrashed(o anObject, said diag.Diagnostic, own bool) Input {
 	gone := []anObject{o}
 	in.Found = append(slices.Clone(in.Found), said)
-	if options.Protects(o.annotations) != "" {
+	in.crashed = maps.Clone(in.crashed)
+	if in.crashed == nil {
+		in.crashed = map[string]int{}
+	}
+	if own {
+		in.crashed[o.ref.Namespace]++
+	}
+	why, hint := "", ""
+	switch {
+	case options.Protects(o.annotations) != "":
+		why, hint = o.ref.String()+" is left out, which protects something", "delete "+o.ref.String()+", or write it in another way"
+	case in.crashed[o.ref.Namespace] >= mostCrashesOfOne && o.ref.Namespace != "":
+		why, hint = fmt.Sprintf("%d of its objects are left out for crashes, and nobody looks for more", mostCrashesOfOne), "delete those objects, or write them in another way"
+	}
+	if why != "" {
 		for _, other := range everyObject(in.Objects) {
 			if other.ref.Namespace != o.ref.Namespace || other.ref == o.ref || !other.routes {
 				continue
@@ -130,8 +196,7 @@ func (in Input) withoutCrashed(o anObject, said diag.Diagnostic) Input {
 			gone = append(gone, other)
 			in.Found = append(in.Found, diag.Diagnostic{
 				Severity: diag.Error, Object: other.ref, Position: other.at,
-				Message: fmt.Sprintf("is left out with all routes of namespace %s: %s is left out, which protects something", o.ref.Namespace, o.ref),
-				Hint:    "delete " + o.ref.String() + ", or write it in another way",
+				Message: fmt.Sprintf("is left out with all routes of namespace %s: %s", o.ref.Namespace, why), Hint: hint,
 			})
 		}
 	}
@@ -154,15 +219,6 @@ func refsOf(objects []anObject) []diag.Object {
 		out[i] = o.ref
 	}
 	return out
-}
-
-func find(in inputs.Inputs, ref diag.Object) (anObject, bool) {
-	all := everyObject(in)
-	i := slices.IndexFunc(all, func(o anObject) bool { return o.ref == ref })
-	if i < 0 {
-		return anObject{}, false
-	}
-	return all[i], true
 }
 
 // everyObject returns all objects that people write.

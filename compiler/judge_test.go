@@ -2,6 +2,7 @@ package compiler_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -186,6 +187,40 @@ func TestJudgeOfConfigurations(t *testing.T) {
 	}
 	if s, n, _ := r.Store.Newest(); n != 1 || strings.Contains(string(s.Config()), "maxconn 100") {
 		t.Errorf("%d snapshots were published", n)
+	}
+}
+
+// A review does not search for an object that crashes HAProxy if the last compile has found it: it would run out of time. The next
+// compile does not search either.
+func TestJudgeKnowsWhatCrashes(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{}
+	for i := range 30 {
+		name := fmt.Sprint("web", i)
+		files[name+".yaml"] = controllertest.Manifest(name, "5s")
+	}
+	files["fragile.yaml"] = simpleIngress("shop/fragile", "fragile.example", "/", `hapsnap.dev/response-headers: "set X-Fragile yes"`)
+	check, checks := crashingHAProxy(t, "X-Fragile", "kill -SEGV $$")
+	r, judge := judging(t, files, func(o *controller.Options) { o.Checker = check })
+	const document = "apiVersion: hapsnap.dev/v1alpha1\nkind: CompilerConfig\nspec: {maxconn: 100}\n"
+	for range 2 {
+		before := checks()
+		if v, err := judge.Configuration(t.Context(), []byte(document)); err != nil || len(v.Faults) > 0 {
+			t.Errorf("%v, %v", v, err)
+		}
+		if n := checks() - before; n > 4 {
+			t.Errorf("a review took %d checks", n)
+		}
+		v, err := judge.Ingress(t.Context(), ingressFrom(t, reviewed("fragile", "fragile.example", "")))
+		if err != nil || len(v.Faults) > 0 {
+			t.Errorf("%v, %v", v, err)
+		}
+	}
+	before := checks()
+	r.Write(t, "new.yaml", simpleIngress("shop/new", "new.example", "/", ""))
+	r.AwaitRoute(t, "new.example", true)
+	if n := checks() - before; n > 4 {
+		t.Errorf("the next compile took %d checks", n)
 	}
 }
 

@@ -78,7 +78,7 @@ func (w *world) input(objects inputs.Inputs) Input {
 	return Input{
 		Objects: objects, Config: w.source.Config, Templates: w.templates, SecretsUnseen: true,
 		Now: time.Now(), Trigger: "review", CompilerVersion: process.Version(), HAProxyVersion: w.version,
-		CountryFiles: w.countryFiles,
+		CountryFiles: w.countryFiles, Crashes: w.source.crashes.copy(),
 	}
 }
 

@@ -205,7 +205,7 @@ func (c *compilation) candidates() []diag.Object {
 	for _, o := range describe(c.in.Objects.Without(c.out...)) {
 		out = append(out, o.Object)
 	}
-	slices.SortFunc(out, diag.Object.Compare)
+	slices.SortFunc(out, usersLast)
 	return slices.Compact(out) // an object may occur as itself and as content of another one
 }
 

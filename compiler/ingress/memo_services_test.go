@@ -10,7 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/internal/objectname"
+	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // Of Services in order, those that changed are told, and no others. In any order, none of those is missed.
@@ -60,4 +63,18 @@ func TestChangedServices(t *testing.T) {
 	if changedServices(nil, many) != nil || len(changedServices(nil, many[1:])) != mostChanged || changedServices(many, many) == nil {
 		t.Error("many changed Services are told, or few are not")
 	}
+}
+
+// A translation is remembered once it has ended: reviews read what is remembered while the next steps of a translation would
+// still add to it. Here a step after the claims panics.
+func TestRememberedIsComplete(t *testing.T) {
+	t.Parallel()
+	in := inputs.Inputs{Secrets: []inputs.Object[corev1.Secret]{{Ref: diag.Object{Kind: "Secret", Namespace: "shop", Name: "standard"}}}}
+	memo := NewMemo()
+	defer func() {
+		if recover() == nil || memo.last.Load() != nil {
+			t.Error("nothing panics, or what is not complete is remembered")
+		}
+	}()
+	memo.Translate(in, Config{DefaultCertificate: snapshots.SecretName{Namespace: "shop", Name: "standard"}})
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/routing/modeltest"
 	"github.com/hapsnap/hapsnap/internal/testing/race"
+	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // same reports the differences of two translations.
@@ -275,6 +276,8 @@ func TestMemoIsShared(t *testing.T) {
 	m := newMaker(5)
 	in, cfg := m.world()
 	cfg.Refused, cfg.Dropped = nil, nil
+	standard := m.secret("n1", "standard", false)
+	in.Secrets, cfg.DefaultCertificate = append(in.Secrets, standard), snapshots.SecretName{Namespace: "n1", Name: "standard"}
 	want, wanted := ingress.Translate(in, cfg)
 	memo := ingress.NewMemo()
 	var done sync.WaitGroup

@@ -99,7 +99,6 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 		}
 		t.merge(claims, c.protects != "")
 	}
-	claimer.remember()
 	t.connections.tcpServices(in.Services)
 	standard := t.backends.certs.takeDefault()
 	shared := canaries{findings: t.findings, resolver: t.resolver, hosts: t.hosts, backends: t.backends, aliases: t.aliases, parts: map[string]map[decidingPart]bool{}, ignoreForeign: t.cfg.IgnoreForeign}
@@ -111,6 +110,7 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 	t.hosts.tellOwners()
 	model := t.model()
 	model.DefaultCertificate = standard
+	claimer.remember() // when nothing more is added to it, since reviews read it at the same time
 	return model, bounded(t.all)
 }
 

@@ -221,3 +221,21 @@ func TestOtherMapsAreNotBound(t *testing.T) {
 		}
 	}
 }
+
+// A configuration that tells HAProxy to be quiet is judged like any other: what HAProxy refuses is a fault with its line, and
+// not a HAProxy that does not say what it refuses.
+func TestQuietConfiguration(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(9, 10))
+	for _, all := range []string{"", "own"} {
+		for _, config := range []string{mapped, strings.Replace(mapped, "    timeout client 1s\n", "", 1)} {
+			in := withMaps(random, config, all)
+			want := said(t, find(t), in)
+			quiet := withMaps(random, "", "")
+			quiet.Artifact.Files = append([]snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(strings.Replace(config, "global\n", "global\n    quiet\n", 1))}}, in.Artifact.Files[1:]...)
+			if got := said(t, find(t), quiet); strings.ReplaceAll(got, "haproxy.cfg:8:", "haproxy.cfg:7:") != want {
+				t.Errorf("it says\n%s\nand not\n%s", got, want)
+			}
+		}
+	}
+}

@@ -226,13 +226,14 @@ func (c *Checker) run(ctx context.Context, dir, file string, config []byte) (out
 	limit := cmp.Or(c.Patience, patience)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w after %s", ErrSilent, limit))
 	defer cancel()
-	args := []string{"-c", "-f", file}
+	// With -V HAProxy says what it refuses even if the configuration has the setting quiet.
+	args := []string{"-c", "-V", "-f", file}
 	quick := !c.slowly.Load() && !bytes.Contains(config, []byte("httpclient"))
 	if quick {
 		if err := os.WriteFile(filepath.Join(dir, quickStartFile), []byte(quickStart), 0o600); err != nil {
 			return output{}, fmt.Errorf("stage %s: %w", quickStartFile, err)
 		}
-		args = []string{"-c", "-f", quickStartFile, "-f", file}
+		args = []string{"-c", "-V", "-f", quickStartFile, "-f", file}
 	}
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, c.Path, args...) //nolint:gosec // the user named it

@@ -36,8 +36,8 @@ func wrapped(t *testing.T, script string) (c *validate.Checker, calls func() []s
 }
 
 const (
-	quickly = "-c -f quick-start.cfg -f haproxy.cfg"
-	asItIs  = "-c -f haproxy.cfg"
+	quickly = "-c -V -f quick-start.cfg -f haproxy.cfg"
+	asItIs  = "-c -V -f haproxy.cfg"
 )
 
 // HAProxy need not load certificate authorities that a configuration does not use. If a configuration sets
