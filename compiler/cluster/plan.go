@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
@@ -91,7 +91,7 @@ func watched(c config.Config, kind string, w kinds.Watched, names []types.Namesp
 	var out []kubewatch.Query
 	if w.Watch == kinds.WatchNamed {
 		for _, name := range names {
-			if len(path.IsValidPathSegmentName(name.Namespace)) > 0 {
+			if len(content.IsPathSegmentName(name.Namespace)) > 0 {
 				continue // no client asks for it, so that it would never be known that there is no such object
 			}
 			if len(c.Namespaces) == 0 || slices.Contains(c.Namespaces, name.Namespace) {
