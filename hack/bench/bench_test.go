@@ -100,6 +100,14 @@ func TestFiguresOfSeveralRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := Figures{Sizes: []int{100, 50_000}, Cells: map[string]map[int]Cell{"compile": {100: {Limit: 1, Work: 3}}, "host": {50_000: {Limit: 1, Work: 4}}}}.over(before)
+	got.Machine.Commit = "c3"
+	got.Cells["compile"][100] = Cell{Date: "2026-11-28", Commit: "c3"}
+	got.Cells["compile"][50_000] = Cell{Date: "2026-11-27", Commit: "c2"}
+	got.Cells["host"][50_000] = Cell{Limit: 1, Work: 4, Date: "2026-11-27", Commit: "c2"}
+	if earlier, want := got.Earlier(), "- 2026-11-27 c2: `compile` (50,000), `host` (50,000)\n- at earlier commits: `compile` (1,000)\n"; earlier != want {
+		t.Errorf("Earlier is\n%swant\n%s", earlier, want)
+	}
+	got.Cells["compile"][100] = Cell{Limit: 1, Work: 3}
 	if len(got.Sizes) != 3 || got.Cells["compile"][100].Work != 3 || got.Cells["compile"][1000].Work != 2 || got.Cells["host"][50_000].Work != 4 {
 		t.Errorf("got %+v", got)
 	}

@@ -171,6 +171,7 @@ func (b *bench) measure(ctx context.Context, f *Figures, rows []row) error {
 			if f.Cells[r.name] == nil {
 				f.Cells[r.name] = map[int]Cell{}
 			}
+			cell.Date, cell.Commit = time.Now().UTC().Format(time.DateOnly), f.Machine.Commit
 			f.Cells[r.name][size] = cell
 			fmt.Fprintf(os.Stderr, "  %s\n", cell.text(r))
 		}

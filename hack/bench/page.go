@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -46,6 +47,9 @@ type Cell struct {
 	Limit float64 `json:"limit"`
 	Work  float64 `json:"work"`
 	Turns int     `json:"turns"`
+	// When it was measured, and at which commit; empty if that was not kept.
+	Date   string `json:"date,omitempty"`
+	Commit string `json:"commit,omitempty"`
 }
 
 // Ratio is how many times the limit it takes.
@@ -92,6 +96,29 @@ func digits(n int) string {
 		text = text[:i] + "," + text[i:]
 	}
 	return text
+}
+
+// Earlier lists the cells that were not measured at the commit of the page, as a list in Markdown: one line for each commit, the
+// newest first.
+func (f Figures) Earlier() string {
+	at := map[string][]string{}
+	for _, r := range rows {
+		sizes := map[string][]string{}
+		for _, size := range slices.Sorted(maps.Keys(f.Cells[r.name])) {
+			c := f.Cells[r.name][size]
+			if when := strings.TrimSpace(c.Date + " " + c.Commit); c.Commit != f.Machine.Commit {
+				sizes[when] = append(sizes[when], digits(size))
+			}
+		}
+		for when, list := range sizes {
+			at[when] = append(at[when], "`"+r.name+"` ("+strings.Join(list, "; ")+")")
+		}
+	}
+	var b strings.Builder
+	for _, when := range slices.Backward(slices.Sorted(maps.Keys(at))) {
+		fmt.Fprintf(&b, "- %s: %s\n", cmp.Or(when, "at earlier commits"), strings.Join(at[when], ", "))
+	}
+	return b.String()
 }
 
 // table is the table in Markdown.
