@@ -21,24 +21,24 @@ type awaited struct {
 	incomplete int // compiles in a row
 	config     config.Config
 	objects    inputs.Gathered
+	stale      bool // the objects that are compiled were read before
 }
 
 // incompletes is how many compiles in a row may be incomplete before the objects stay as they are. The first one of a
 // process names everything.
 const incompletes = 2
 
-// begin takes what was read for a compile, and returns what it compiles. The flag says that this was read before. A nil
-// awaited keeps nothing.
-func (a *awaited) begin(c config.Config, read inputs.Gathered) (_ inputs.Gathered, before bool) {
-	switch {
-	case a == nil:
-		return read, false
-	case a.incomplete >= incompletes && reflect.DeepEqual(a.config, c):
-		read.Objects = withLater(a.objects.Objects, read.Objects)
-		return read, true
+// begin takes what was read for a compile, and returns what it compiles. A nil awaited keeps nothing.
+func (a *awaited) begin(c config.Config, read inputs.Gathered) inputs.Gathered {
+	if a == nil {
+		return read
 	}
-	a.config, a.objects = c, read
-	return read, false
+	if a.stale = a.incomplete >= incompletes && reflect.DeepEqual(a.config, c); a.stale {
+		read.Objects = withLater(a.objects.Objects, read.Objects)
+	} else {
+		a.config, a.objects = c, read
+	}
+	return read
 }
 
 // missed records that a compile was incomplete.
@@ -48,11 +48,14 @@ func (a *awaited) missed() {
 	}
 }
 
-// end records that a compile was complete.
-func (a *awaited) end() {
-	if a != nil {
-		*a = awaited{}
+// end records that a compile was complete, and reports whether its objects were read before.
+func (a *awaited) end() (stale bool) {
+	if a == nil {
+		return false
 	}
+	stale = a.stale
+	*a = awaited{}
+	return stale
 }
 
 // withLater returns objects that were read before, with those single objects that were read later and are not among them.

@@ -98,7 +98,7 @@ func (s Source) WithObjects(ctx context.Context, check *validate.Checker, now ti
 // compiles were incomplete several times in a row, the objects may be older than what is known: then the Result is Stale.
 func (s Source) Attempt(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, inputs.Inputs, error) {
 	_, end := s.Stages.Begin(ctx, StageRead)
-	in, stale, err := s.read(ctx)
+	in, err := s.read(ctx)
 	end(err)
 	if err != nil {
 		return Result{Diagnostics: in.Found, Ignored: in.Ignored}, in.Objects, err
@@ -111,16 +111,15 @@ func (s Source) Attempt(ctx context.Context, check *validate.Checker, now time.T
 		s.awaited.missed()
 		return Result{Panicked: r.Panicked}, in.Objects, errNamed
 	}
-	s.awaited.end()
-	r.Stale = stale
+	r.Stale = s.awaited.end()
 	return r, in.Objects, err
 }
 
-// read reads the objects and the templates into an Input. The objects are stale if they were read before.
-func (s Source) read(ctx context.Context) (_ Input, stale bool, _ error) {
+// read reads the objects and the templates into an Input.
+func (s Source) read(ctx context.Context) (Input, error) {
 	objects, err := s.Objects.Read(ctx, s.Config)
 	if err == nil {
-		objects, stale = s.awaited.begin(s.Config, objects)
+		objects = s.awaited.begin(s.Config, objects)
 	}
 	in := Input{
 		Objects: objects.Objects, Found: objects.Found, Ignored: objects.Ignored,
@@ -128,19 +127,19 @@ func (s Source) read(ctx context.Context) (_ Input, stale bool, _ error) {
 		Memories: s.memories, Crashes: s.crashes,
 	}
 	if err != nil {
-		return in, stale, err
+		return in, err
 	}
 	files, err := s.templates()
 	if err != nil {
-		return in, stale, err
+		return in, err
 	}
 	parsed, wrong := render.Parse(files)
 	if len(wrong) > 0 {
 		in.Found = diag.Sort(slices.Concat(wrong, in.Found))
-		return in, stale, ErrTemplates
+		return in, ErrTemplates
 	}
 	in.Templates = parsed
-	return in, stale, nil
+	return in, nil
 }
 
 // templates reads the shipped templates under the overlay.
