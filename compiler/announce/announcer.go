@@ -4,7 +4,7 @@
 //
 // Pure functions decide what to report from the last compile and the last publish: [Events],
 // [Addresses] and the ledgers of what was written. Only the leader writes, at a bounded rate, and
-// nothing twice: the name of an Event is made of its content, so that another leader, or the same one
+// nothing twice, and namespaces take turns: the name of an Event is made of its content, so that another leader, or the same one
 // after a restart, finds the Event and leaves it; a status is written only if it differs. Objects from
 // files, which have no UID, get neither.
 //
@@ -52,8 +52,10 @@ import (
 // manager is the field manager of the statuses.
 const manager = "hapsnap-compiler"
 
-// How often the statuses are written, in requests each second, and how many at once.
-const statusRate, statusBurst = 10, 50
+// How often the statuses of Ingresses, and those of the Gateway API, are written, in requests each second, and how many at
+// once. A compiler writes one after the other. At that rate, ten thousand objects that are new to it have their statuses
+// after two minutes.
+const statusRate, statusBurst = 100, 200
 
 // Options are those of an [Announcer]. All fields are needed, except Dynamic and Fleet. Without Dynamic nothing of the
 // Gateway API is written.
@@ -82,17 +84,16 @@ type Announcer struct {
 	services *gatewayServices        // with gateways
 	limit    flowcontrol.RateLimiter // of statuses
 
-	mu     sync.Mutex
-	bad    map[diag.Object]bool // left out by the last compile
-	desire desire
-	wanted []change // of desire
-	marks  marks
+	mu      sync.Mutex
+	bad     map[diag.Object]bool // left out by the last compile
+	desire  desire
+	pending pendingStatuses // of desire
 }
 
 // New returns an announcer, which writes once it is run.
 func New(o Options) *Announcer {
 	a := &Announcer{
-		options: o, metrics: newMetrics(o.Metrics), marks: marks{},
+		options: o, metrics: newMetrics(o.Metrics), pending: pendingStatuses{marks: marks{}},
 		limit: flowcontrol.NewTokenBucketRateLimiter(statusRate, statusBurst),
 		events: events.New(events.Options{
 			Program: "compiler", Events: o.Events, Leader: o.Leader, Instance: o.Instance, Log: o.Log, Metrics: o.Metrics,
@@ -126,8 +127,8 @@ func (a *Announcer) Published(in inputs.Inputs, served map[diag.Object]bool, c c
 		a.options.Log.Warn("cannot find the service for the status of ingresses, leaving the status as it is", "service", c.Service)
 	}
 	a.desire = desire{in: in, served: served, addresses: where, known: known}
-	a.wanted = a.desire.changes() // once, as there may be tens of thousands
-	a.marks.keep(in)
+	a.pending.want(a.desire.changes())
+	a.pending.marks.keep(in)
 	a.statuses.Kick()
 }
 

@@ -58,10 +58,14 @@ func (l *lead) set(leading bool) {
 type counter struct {
 	next http.RoundTripper
 	mu   sync.Mutex
+	all  int
 	at   []time.Time
 }
 
 func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.mu.Lock()
+	c.all++
+	c.mu.Unlock()
 	if r.Method != http.MethodGet {
 		c.mu.Lock()
 		c.at = append(c.at, time.Now())
@@ -74,6 +78,13 @@ func (c *counter) writes() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.at)
+}
+
+// requests returns how many there were, those that read included.
+func (c *counter) requests() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all
 }
 
 func (c *counter) times() []time.Time {

@@ -22,7 +22,6 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/compiler/config"
-	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/gateway/status"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -31,8 +30,6 @@ import (
 )
 
 const (
-	// gatewayRate and gatewayBurst are how many statuses are written in a second, and at once.
-	gatewayRate, gatewayBurst = 50, 100
 	// gatewayPause is how long the status of one object is left alone after it was written.
 	gatewayPause = time.Second
 	// gatewayTries is how often a status is made again that somebody else has changed meanwhile.
@@ -70,9 +67,12 @@ type gatewayStatuses struct {
 	first     map[types.UID]generation
 	wrote     map[types.UID]gatewayMark
 
-	changed bool      // since the queue was made
+	changed bool      // since the queues were filled
 	again   time.Time // when something may be written that had to wait, zero if nothing waits
-	queue   []gatewayObject
+	// shared are classes, Gateways and ListenerSets, own are routes and policies. They take turns: there are few of the former,
+	// and many people look at them.
+	shared, own events.Queue[gatewayObject]
+	ownNext     bool
 }
 
 // generation is one of an object's, and the snapshot that had it first, as far as is known.
@@ -86,6 +86,7 @@ type generation struct {
 type gatewayMark struct {
 	version string // of the object as a compile saw it
 	status  map[string]any
+	after   string    // the version of the object with that status, "" if that is not known
 	next    time.Time // not before
 	gone    bool      // the API server has no such object any more
 	refused events.Refusal
@@ -93,7 +94,7 @@ type gatewayMark struct {
 
 func newGatewayStatuses(o Options) *gatewayStatuses {
 	g := &gatewayStatuses{
-		client: o.Dynamic, fleet: o.Fleet, log: o.Log, limit: flowcontrol.NewTokenBucketRateLimiter(gatewayRate, gatewayBurst),
+		client: o.Dynamic, fleet: o.Fleet, log: o.Log, limit: flowcontrol.NewTokenBucketRateLimiter(statusRate, statusBurst),
 		written: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hapsnap_compiler_gateway_status_writes_total", Help: "Statuses of objects of the Gateway API brought to the API server, by result: written, refused (not tried again), error.",
 		}, []string{"result"}),
@@ -134,7 +135,8 @@ func (a *Announcer) Gateways(in inputs.Inputs, c config.Config, said gateway.Ver
 	atStart := g.head.IsZero()
 	g.in, g.config, g.said, g.head = in.Gateway, c, said, head
 	there := map[types.UID]bool{}
-	for _, o := range g.objects() {
+	shared, own := g.objects()
+	for _, o := range slices.Concat(shared, own) {
 		uid := o.meta.GetUID()
 		there[uid] = true
 		if was, known := g.first[uid]; !known || was.number != o.meta.GetGeneration() {
@@ -194,7 +196,7 @@ func (g *gatewayStatuses) next(ctx context.Context) (bool, error) {
 	defer cancel()
 	mark := gatewayMark{version: o.meta.GetResourceVersion(), next: time.Now().Add(gatewayPause)}
 	var err error
-	mark.status, err = g.write(ctx, o)
+	mark.status, mark.after, err = g.write(ctx, o)
 	result := "written"
 	switch reason := apierrors.ReasonForError(err); {
 	case err == nil:
@@ -243,34 +245,24 @@ func (g *gatewayStatuses) waits(until time.Time) {
 	}
 }
 
-// due takes the next object from the queue whose status is not what it should be. An empty queue is
-// filled once after each change, and when what had to wait is due.
+// due takes the next object from the queues whose status is not what it should be. They are filled once after each change,
+// and when what had to wait is due.
 func (g *gatewayStatuses) due(now time.Time) (gatewayObject, bool) {
-	if late := !g.again.IsZero() && !now.Before(g.again); g.changed || late { // the longest wait comes first, so that an object that changes often does not delay others
-		g.queue, g.changed, g.again = g.objects(), false, time.Time{}
-		slices.SortStableFunc(g.queue, func(a, b gatewayObject) int {
-			return g.wrote[a.meta.GetUID()].next.Compare(g.wrote[b.meta.GetUID()].next)
-		})
+	if late := !g.again.IsZero() && !now.Before(g.again); g.changed || late {
+		g.fill()
 	}
-	for len(g.queue) > 0 {
-		o := g.queue[0]
-		g.queue = g.queue[1:]
-		mark := g.wrote[o.meta.GetUID()]
-		if o.meta.GetUID() == "" || o.meta.GetDeletionTimestamp() != nil || mark.gone {
-			continue
-		}
-		there := mark.status
-		if there == nil || mark.version != o.meta.GetResourceVersion() {
-			there = statusOf(o.meta)
-		}
-		want, err := o.status(there, now)
-		switch {
-		case err != nil || status.Same(there, want):
-		case now.Before(mark.next):
-			g.waits(mark.next)
-		default:
-			return o, true
-		}
+	isDue := func(o gatewayObject) bool { return g.differs(o, now) }
+	first, second := &g.shared, &g.own
+	if g.ownNext {
+		first, second = second, first
+	}
+	o, ok := first.Next(isDue)
+	if ok {
+		g.ownNext = !g.ownNext
+		return o, true
+	}
+	if o, ok = second.Next(isDue); ok {
+		return o, true
 	}
 	if !g.again.IsZero() {
 		time.AfterFunc(g.again.Sub(now), g.loop.Kick)
@@ -278,30 +270,112 @@ func (g *gatewayStatuses) due(now time.Time) (gatewayObject, bool) {
 	return gatewayObject{}, false
 }
 
-// write writes a status to the API server, and returns it. It is made from the current one.
-func (g *gatewayStatuses) write(ctx context.Context, o gatewayObject) (map[string]any, error) {
+// fill fills the queues with all objects. Of a namespace, the longest wait comes first, so that an object that changes often
+// does not delay others.
+func (g *gatewayStatuses) fill() {
+	g.changed, g.again = false, time.Time{}
+	shared, own := g.objects()
+	for _, list := range [][]gatewayObject{shared, own} {
+		slices.SortStableFunc(list, func(a, b gatewayObject) int {
+			return g.wrote[a.meta.GetUID()].next.Compare(g.wrote[b.meta.GetUID()].next)
+		})
+	}
+	namespace := func(o gatewayObject) string { return o.ref.Namespace }
+	g.shared.Fill(shared, namespace)
+	g.own.Fill(own, namespace)
+}
+
+// differs reports whether the status of an object is to be written now. If it is to be written later, it notes when.
+func (g *gatewayStatuses) differs(o gatewayObject, now time.Time) bool {
+	mark := g.wrote[o.meta.GetUID()]
+	if o.meta.GetUID() == "" || o.meta.GetDeletionTimestamp() != nil || mark.gone {
+		return false
+	}
+	there := mark.status
+	if there == nil || mark.version != o.meta.GetResourceVersion() {
+		there = statusOf(o.meta)
+	}
+	want, err := o.status(there, now)
+	switch {
+	case err != nil || status.Same(there, want):
+		return false
+	case now.Before(mark.next):
+		g.waits(mark.next)
+		return false
+	}
+	return true
+}
+
+// write writes a status to the API server, and returns it with the version of the object that has it. The status is made from
+// the current one, which is read first if somebody else may have written a part of it: the compiler may not know all fields.
+func (g *gatewayStatuses) write(ctx context.Context, o gatewayObject) (map[string]any, string, error) {
 	kind, _ := inputs.GatewayKindOf(o.ref.Kind)
 	client := g.client.Resource(schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: kind.Resource}).Namespace(o.ref.Namespace)
+	there := g.known(o)
 	for tries := 0; ; tries++ {
-		there, err := client.Get(ctx, o.ref.Name, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
+		if there == nil {
+			var err error
+			if there, err = client.Get(ctx, o.ref.Name, metav1.GetOptions{}); err != nil {
+				return nil, "", err
+			}
 		}
 		if there.GetUID() != o.meta.GetUID() {
-			return nil, apierrors.NewNotFound(schema.GroupResource{Group: gatewayv1.GroupName, Resource: kind.Resource}, o.ref.Name)
+			return nil, "", apierrors.NewNotFound(schema.GroupResource{Group: gatewayv1.GroupName, Resource: kind.Resource}, o.ref.Name)
 		}
 		has, _, _ := unstructured.NestedMap(there.Object, "status")
 		g.mu.Lock()
 		want, err := o.status(has, time.Now())
 		g.mu.Unlock()
 		if err != nil || status.Same(has, want) {
-			return want, err
+			return want, "", err
 		}
 		there.Object["status"] = want
-		if _, err = client.UpdateStatus(ctx, there, metav1.UpdateOptions{FieldManager: manager}); !apierrors.IsConflict(err) || tries == gatewayTries {
-			return want, err
+		after, err := client.UpdateStatus(ctx, there, metav1.UpdateOptions{FieldManager: manager})
+		switch {
+		case err == nil:
+			return want, after.GetResourceVersion(), nil
+		case !apierrors.IsConflict(err) || tries == gatewayTries:
+			return want, "", err
+		}
+		there = nil
+	}
+}
+
+// known returns an object with its name, its version and its status, if it has no status yet, or the one that was written last.
+// Otherwise it returns nil. To write a status, the API server needs no more of an object.
+func (g *gatewayStatuses) known(o gatewayObject) *unstructured.Unstructured {
+	g.mu.Lock()
+	mark := g.wrote[o.meta.GetUID()]
+	g.mu.Unlock()
+	has, version := mark.status, mark.after
+	if version == "" || mark.version != o.meta.GetResourceVersion() {
+		version = o.meta.GetResourceVersion()
+		if has = statusOf(o.meta); !isEmpty(has) {
+			return nil
 		}
 	}
+	kind, _ := inputs.GatewayKindOf(o.ref.Kind)
+	there := &unstructured.Unstructured{Object: map[string]any{}}
+	there.SetAPIVersion(inputs.GatewayVersion)
+	there.SetKind(kind.Name)
+	there.SetNamespace(o.ref.Namespace)
+	there.SetName(o.ref.Name)
+	there.SetUID(o.meta.GetUID())
+	there.SetResourceVersion(version)
+	if has != nil {
+		there.Object["status"] = runtime.DeepCopyJSON(has)
+	}
+	return there
+}
+
+// isEmpty reports whether a status says nothing.
+func isEmpty(status map[string]any) bool {
+	for _, value := range status {
+		if list, is := value.([]any); value != nil && (!is || len(list) > 0) {
+			return false
+		}
+	}
+	return true
 }
 
 // statusOf returns the status of an object as the cluster sent it.
@@ -331,173 +405,4 @@ func GatewayRules() (classes, objects []rbacv1.PolicyRule) {
 		return []rbacv1.PolicyRule{{APIGroups: []string{gatewayv1.GroupName}, Resources: resources, Verbs: []string{"update"}}}
 	}
 	return rules(ofClasses), rules(ofObjects)
-}
-
-// gatewayObject is an object of the Gateway API, and how its new status is made from the current one.
-type gatewayObject struct {
-	ref    diag.Object
-	meta   metav1.Object
-	status func(there map[string]any, now time.Time) (map[string]any, error)
-}
-
-// objects returns the objects whose status is for us to write.
-func (g *gatewayStatuses) objects() []gatewayObject {
-	var out []gatewayObject
-	fleet := g.running()
-	classes, gateways, sets := byRef(g.in.Classes), byRef(g.in.Gateways), byRef(g.in.Sets)
-	for _, v := range g.said.Classes {
-		if o, ok := classes[v.Ref]; ok {
-			out = append(out, gatewayObject{v.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
-				return status.Class(there, v.Status, now)
-			}})
-		}
-	}
-	for _, v := range g.said.Gateways {
-		if o, ok := gateways[v.Ref]; ok {
-			out = append(out, gatewayObject{v.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
-				return status.Gateway(there, g.ofGateway(v, o.Value, fleet, there), now)
-			}})
-		}
-	}
-	for _, v := range g.said.Others {
-		if o, ok := gateways[v.Ref]; ok {
-			out = append(out, gatewayObject{v.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
-				return status.Other(there, v.Status, now)
-			}})
-		}
-	}
-	for _, v := range g.said.Sets {
-		if o, ok := sets[v.Ref]; ok {
-			out = append(out, gatewayObject{v.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
-				return status.ListenerSet(there, ofSet(v, o.Value, fleet, there), now)
-			}})
-		}
-	}
-	parents := map[diag.Object][]gatewayv1.RouteParentStatus{}
-	for _, v := range g.said.Routes {
-		parents[v.Ref] = v.Parents
-	}
-	for kind, o := range g.in.Each() {
-		if kind.IsRoute() {
-			out = append(out, g.routeObject(o, parents[o.Ref]))
-		}
-	}
-	return append(out, g.policyObjects()...)
-}
-
-// policyObjects are all policies: those for nothing of ours lose what we have written when they were.
-func (g *gatewayStatuses) policyObjects() []gatewayObject {
-	ancestors := map[diag.Object][]gatewayv1.PolicyAncestorStatus{}
-	for _, v := range g.said.Policies {
-		ancestors[v.Ref] = v.Ancestors
-	}
-	var out []gatewayObject
-	for _, o := range g.in.Policies {
-		out = append(out, gatewayObject{o.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
-			if there["ancestors"] == nil && len(ancestors[o.Ref]) == 0 {
-				return there, nil
-			}
-			return status.Policy(there, g.config.GatewayAPI.ControllerName, ancestors[o.Ref], g.elsewhereFor(o.Ref.Namespace, "ancestorRef"), now)
-		}})
-	}
-	return out
-}
-
-// byRef returns objects by what names them. There may be thousands, and each is looked for.
-func byRef[T any](list []inputs.Object[T]) map[diag.Object]inputs.Object[T] {
-	out := make(map[diag.Object]inputs.Object[T], len(list))
-	for _, o := range list {
-		out[o.Ref] = o
-	}
-	return out
-}
-
-// routeObject is a route. If it names none of our Gateways any more, it loses the status that we wrote when it did.
-func (g *gatewayStatuses) routeObject(o inputs.GatewayObject, parents []gatewayv1.RouteParentStatus) gatewayObject {
-	return gatewayObject{o.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
-		if there["parents"] == nil && len(parents) == 0 {
-			return there, nil
-		}
-		return status.Route(there, g.config.GatewayAPI.ControllerName, parents, g.elsewhereFor(o.Ref.Namespace, "parentRef"), now)
-	}}
-}
-
-// elsewhereFor says which entries of statuses of a namespace are those of compilers of other fleets.
-func (g *gatewayStatuses) elsewhereFor(namespace, field string) func(entry map[string]any) bool {
-	return func(entry map[string]any) bool {
-		ref, _ := entry[field].(map[string]any)
-		about := diag.Object{Kind: "Gateway", Namespace: namespace}
-		for key, into := range map[string]*string{"kind": &about.Kind, "namespace": &about.Namespace, "name": &about.Name} {
-			if value, is := ref[key].(string); is {
-				*into = value
-			}
-		}
-		return g.elsewhere.Has(about, status.Message(entry, string(gatewayv1.RouteConditionAccepted)))
-	}
-}
-
-// running says what is known of the workers.
-func (g *gatewayStatuses) running() status.Fleet {
-	if g.fleet == nil {
-		return status.Fleet{Silent: "nothing tells the compiler what the instances run"}
-	}
-	report, err := g.fleet.Read(time.Now())
-	switch {
-	case err != nil:
-		return status.Fleet{Silent: err.Error()}
-	case len(report.Workers) == 0:
-		return status.Fleet{Silent: "the fleet has no instances"}
-	}
-	out := status.Fleet{Run: func(uid types.UID, number int64, was bool) bool {
-		for id := range report.Workers {
-			if id != g.head && !g.had(id, uid, number, was) {
-				return false
-			}
-		}
-		return true
-	}}
-	if report.Stopped {
-		out.Stopped = "the rollout is stopped; the status of the pusher says why"
-	}
-	return out
-}
-
-// had reports whether an earlier snapshot has a generation of an object. All have it from the one on that
-// was made of it first, as far as is known. Of those before this process began, the status of the object
-// says it.
-func (g *gatewayStatuses) had(id snapshots.ID, uid types.UID, number int64, was bool) bool {
-	of, known := g.first[uid]
-	if !known || of.number != number || id.IsZero() {
-		return false
-	}
-	return id.Revision >= of.first.Revision || of.before && was
-}
-
-func (g *gatewayStatuses) ofGateway(v gateway.GatewayVerdict, o *gatewayv1.Gateway, fleet status.Fleet, there map[string]any) gatewayv1.GatewayStatus {
-	out := *v.Status.DeepCopy()
-	programmed := string(gatewayv1.GatewayConditionProgrammed)
-	if trouble := g.services.trouble(o.UID); trouble != "" && gateway.Condition(out.Conditions, programmed).Type == "" {
-		out.Conditions = append(out.Conditions, metav1.Condition{
-			Type: programmed, Status: metav1.ConditionFalse, Reason: string(gatewayv1.GatewayReasonNoResources), Message: trouble, ObservedGeneration: o.Generation,
-		})
-	}
-	lists := []*[]metav1.Condition{&out.Conditions}
-	for i := range out.Listeners {
-		lists = append(lists, &out.Listeners[i].Conditions)
-	}
-	fleet.Programmed(there, o.UID, o.Generation, lists...)
-	if len(out.Addresses) == 0 {
-		out.Addresses = g.where
-	}
-	return out
-}
-
-func ofSet(v gateway.SetVerdict, o *gatewayv1.ListenerSet, fleet status.Fleet, there map[string]any) gatewayv1.ListenerSetStatus {
-	out := *v.Status.DeepCopy()
-	lists := []*[]metav1.Condition{&out.Conditions}
-	for i := range out.Listeners {
-		lists = append(lists, &out.Listeners[i].Conditions)
-	}
-	fleet.Programmed(there, o.UID, o.Generation, lists...)
-	return out
 }

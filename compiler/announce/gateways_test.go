@@ -1,9 +1,12 @@
 package announce_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -178,15 +181,22 @@ func (w world) read(kind, name string, into any) {
 
 func (w world) readIn(namespace, kind, name string, into any) {
 	w.Helper()
-	var u unstructured.Unstructured
-	u.SetAPIVersion("gateway.networking.k8s.io/v1")
-	u.SetKind(kind)
-	if err := w.server.Client().Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &u); err != nil {
-		w.Fatal(err)
-	}
+	u := w.objectIn(namespace, kind, name)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into); err != nil {
 		w.Fatal(err)
 	}
+}
+
+// objectIn returns an object of the Gateway API with all its fields.
+func (w world) objectIn(namespace, kind, name string) *unstructured.Unstructured {
+	w.Helper()
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion("gateway.networking.k8s.io/v1")
+	u.SetKind(kind)
+	if err := w.server.Client().Get(w.Context(), client.ObjectKey{Namespace: namespace, Name: name}, u); err != nil {
+		w.Fatal(err)
+	}
+	return u
 }
 
 // A status that may not be written does not delay others.
@@ -229,4 +239,57 @@ func TestStatusThatMayNotBeWritten(t *testing.T) {
 		w.read("HTTPRoute", "web", got)
 		return len(got.Status.Parents) == 1
 	})
+}
+
+// A route without a status takes one request, and so does what comes next. What others have written of a status stays, also if
+// the compiler has not read it yet.
+func TestRequestsForStatuses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.gatewayAPI("httproutes")
+	w.server.Apply(t, fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {namespace: %s, name: web}, spec: {parentRefs: [{name: web}]}}`, w.namespace))
+	a := start(t, w.config, true)
+	seen := &gatewayv1.HTTPRoute{}
+	w.read("HTTPRoute", "web", seen)
+	ref := diag.Object{Kind: "HTTPRoute", Namespace: w.namespace, Name: "web"}
+	say := func(reason string) (requests int) {
+		t.Helper()
+		before := a.requests()
+		_, v := routed("web", seen.Generation)
+		v.Ref, v.Parents[0].Conditions[0].Reason = ref, reason
+		in := inputs.Inputs{Gateway: inputs.GatewayAPI{HTTPRoutes: []inputs.Object[gatewayv1.HTTPRoute]{{Ref: ref, Value: seen}}}}
+		a.Gateways(in, config.Default(), gateway.Verdicts{Routes: []gateway.RouteVerdict{v}}, snapshots.ID{Revision: 1})
+		w.await("the route says "+reason, func() bool {
+			got := &gatewayv1.HTTPRoute{}
+			w.read("HTTPRoute", "web", got)
+			return slices.ContainsFunc(got.Status.Parents, func(p gatewayv1.RouteParentStatus) bool {
+				return p.ControllerName == "hapsnap.dev/gateway-controller" && p.Conditions[0].Reason == reason
+			})
+		})
+		return a.requests() - before
+	}
+	if got := say("First"); got != 1 {
+		t.Errorf("the first status took %d requests", got)
+	}
+	if got := say("Second"); got != 1 { // although the compiler has not read the object since
+		t.Errorf("the second status took %d requests", got)
+	}
+	foreign := map[string]any{"controllerName": "example.com/other", "parentRef": map[string]any{"group": gatewayv1.GroupName, "kind": "Gateway", "name": "other"}, "conditions": []any{map[string]any{
+		"type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+	}}}
+	present := w.objectIn(w.namespace, "HTTPRoute", "web")
+	parents, _, err := unstructured.NestedSlice(present.Object, "status", "parents")
+	if err == nil {
+		err = unstructured.SetNestedSlice(present.Object, append(parents, foreign), "status", "parents")
+	}
+	if err = errors.Join(err, w.server.Client().Status().Update(t.Context(), present)); err != nil {
+		t.Fatal(err)
+	}
+	for _, reason := range []string{"Third", "Fourth"} { // the compiler has not read it, and has
+		say(reason)
+		if parents, _, err := unstructured.NestedSlice(w.objectIn(w.namespace, "HTTPRoute", "web").Object, "status", "parents"); err != nil || !slices.ContainsFunc(parents, func(p any) bool { return reflect.DeepEqual(p, any(foreign)) }) {
+			t.Errorf("what another controller wrote is not in %v (%v)", parents, err)
+		}
+		w.read("HTTPRoute", "web", seen)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"sync"
@@ -65,6 +66,7 @@ type gatewayServices struct {
 	mu       sync.Mutex
 	tasks    []serviceTask
 	marks    map[types.NamespacedName]serviceMark // by Service
+	turns    events.Turns                         // of namespaces
 	troubles map[types.UID]string                 // by Gateway
 	twice    map[types.UID]string                 // Gateways whose Service is another Gateway's
 	failing  bool                                 // a Service is somebody else's, and that was logged
@@ -116,14 +118,15 @@ func (s *gatewayServices) take(in inputs.Inputs, c config.Config, said gateway.V
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tasks, s.twice = serviceTasks(in, c, said, s.lease)
-	there, known := map[types.NamespacedName]bool{}, map[types.UID]bool{}
+	there, namespaces, known := map[types.NamespacedName]bool{}, map[string]bool{}, map[types.UID]bool{}
 	for _, t := range s.tasks {
-		there[t.name] = true
+		there[t.name], namespaces[t.name.Namespace] = true, true
 		if t.want != nil {
 			known[t.owner.UID] = true
 		}
 	}
 	maps.DeleteFunc(s.marks, func(name types.NamespacedName, _ serviceMark) bool { return !there[name] })
+	s.turns.Keep(func(namespace string) bool { return namespaces[namespace] })
 	maps.DeleteFunc(s.troubles, func(uid types.UID, _ string) bool { return !known[uid] })
 	s.loop.Kick()
 }
@@ -211,28 +214,35 @@ func (m serviceMark) next(t serviceTask) time.Time {
 	return m.refused.Until
 }
 
-// due returns the next Service to look at. Of those that are looked at again, the one that waits longest comes first: the
-// API server may refuse so many that some are due all the time.
+// due returns the next Service to look at. Namespaces take turns: somebody may make Gateways anew all the time. Of those of a
+// namespace that are looked at again, the one that waits longest comes first: the API server may refuse so many that some are
+// due all the time.
 func (s *gatewayServices) due(now time.Time) (next serviceTask, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	const atOnce = time.Duration(math.MinInt64) // it was not looked at yet
 	var soonest, longest time.Duration
 	for _, t := range s.tasks {
 		mark, known := s.marks[t.name]
 		wait := mark.next(t).Sub(now)
 		switch {
 		case !known, mark.trouble == "" && !mark.unanswered && t.differs(mark.task):
-			return t, true
+			wait = atOnce
 		case wait > -serviceAgain && t.seen == mark.task.seen && mark.refused == events.Refusal{} && !mark.unanswered && !t.differs(mark.task):
-		case wait <= 0:
-			if !ok || wait < longest {
-				next, ok, longest = t, true, wait
+			continue
+		case wait > 0:
+			if soonest == 0 || wait < soonest {
+				soonest = wait
 			}
-		case soonest == 0 || wait < soonest:
-			soonest = wait
+			continue
+		}
+		if !ok || cmp.Or(s.turns.Compare(t.name.Namespace, next.name.Namespace), cmp.Compare(wait, longest)) < 0 {
+			next, ok, longest = t, true, wait
 		}
 	}
-	if !ok && soonest > 0 {
+	if ok {
+		s.turns.Took(next.name.Namespace)
+	} else if soonest > 0 {
 		time.AfterFunc(soonest, s.loop.Kick)
 	}
 	return next, ok

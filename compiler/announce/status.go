@@ -143,24 +143,42 @@ type mark struct {
 	refused   events.Refusal
 }
 
-// marks decide which status is written next, by UID. Its methods are given the
-// time.
-type marks map[types.UID]mark
+// pendingStatuses decide which status is written next. Their methods are given the time.
+type pendingStatuses struct {
+	marks  marks
+	wanted []change
+	filled bool // the queue is of wanted
+	queue  events.Queue[change]
+}
 
-// next returns the first change that is due. Those that the API server refused come after all others, and the one that
-// waits longest comes first among them: there may be so many that some are due all the time.
-func (m marks) next(changes []change, now time.Time) (next change, ok bool) {
-	for _, c := range changes {
-		switch until := m[c.uid].refused.Until; {
-		case ok && !until.Before(m[next.uid].refused.Until), !m.due(c, now):
-		case until.IsZero():
+// want replaces the changes that are to be made.
+func (s *pendingStatuses) want(changes []change) { s.wanted, s.filled = changes, false }
+
+// next returns the next change that is due. Namespaces take turns: somebody may make Ingresses anew all the time, quicker
+// than statuses are written. Of a namespace, changes that the API server refused come after all others, and the one that
+// waits longest comes first among them.
+func (s *pendingStatuses) next(now time.Time) (change, bool) {
+	due := func(c change) bool { return s.marks.due(c, now) }
+	if s.filled {
+		if c, ok := s.queue.Next(due); ok {
 			return c, true
-		default:
-			next, ok = c, true
 		}
 	}
-	return next, ok
+	// Once for all changes, and not for each of them: there may be tens of thousands.
+	var all []change
+	for _, c := range s.wanted {
+		if due(c) {
+			all = append(all, c)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b change) int { return s.marks[a.uid].refused.Until.Compare(s.marks[b.uid].refused.Until) })
+	s.queue.Fill(all, func(c change) string { return c.ref.Namespace })
+	s.filled = true
+	return s.queue.Next(due)
 }
+
+// marks are what was written, by UID. Its methods are given the time.
+type marks map[types.UID]mark
 
 // due reports whether a change is to be written. It is not, if the same was written for this version of
 // the Ingress: then the write has not arrived yet, or changed nothing.
@@ -210,7 +228,7 @@ const timeout = 10 * time.Second
 // one.
 func (a *Announcer) nextStatus(ctx context.Context) (bool, error) {
 	a.mu.Lock()
-	c, ok := a.marks.next(a.wanted, time.Now())
+	c, ok := a.pending.next(time.Now())
 	a.mu.Unlock()
 	if !ok {
 		return false, nil
@@ -242,8 +260,8 @@ func (a *Announcer) nextStatus(ctx context.Context) (bool, error) {
 		a.metrics.statuses.WithLabelValues("error").Inc()
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		m := a.marks[c.uid]
-		defer func() { a.marks[c.uid] = m }()
+		m := a.pending.marks[c.uid]
+		defer func() { a.pending.marks[c.uid] = m }()
 		if !events.OfOne(err) {
 			m.refused.Until = time.Now() // others come first
 			return false, fmt.Errorf("write status of %s: %w", c.ref, err)
@@ -260,9 +278,9 @@ func (a *Announcer) nextStatus(ctx context.Context) (bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err == nil {
-		a.statuses.Accepted(a.marks[c.uid].refused, c.ref.String())
+		a.statuses.Accepted(a.pending.marks[c.uid].refused, c.ref.String())
 	}
-	if a.marks.wrote(c, time.Now()) {
+	if a.pending.marks.wrote(c, time.Now()) {
 		a.options.Log.Error("status is written by another controller too, leaving it alone for a while", "object", c.ref.String(), "err", errors.New("it is not what the compiler wrote"), "for", cooldown)
 	}
 	return true, nil

@@ -119,6 +119,7 @@ type ledger struct {
 	// refused are Events that the API server did not take, by their names. retried is set if next returned one of them last.
 	refused map[string]Refusal
 	retried bool
+	turns   Turns
 }
 
 func newLedger() ledger { return ledger{said: map[string]record{}, refused: map[string]Refusal{}} }
@@ -157,6 +158,11 @@ func (l *ledger) wish(lasting, once []Event, now time.Time) {
 		}
 	}
 	l.wishes = next
+	there := map[string]bool{}
+	for _, w := range next {
+		there[w.namespace()] = true
+	}
+	l.turns.Keep(func(namespace string) bool { return there[namespace] })
 	for name, r := range l.said {
 		if now.Sub(r.at) > forget {
 			delete(l.said, name)
@@ -169,8 +175,9 @@ func (l *ledger) wish(lasting, once []Event, now time.Time) {
 	}
 }
 
-// next returns the Event to write now, and how often it was written before. Those that the API server refused take turns
-// with all others: there may be so many of them that some are due all the time.
+// next returns the Event to write now, and how often it was written before. Namespaces take turns: in one of them, somebody
+// may make new faults all the time, quicker than Events are written. Those that the API server refused take turns with all
+// others: there may be so many of them that some are due all the time.
 func (l *ledger) next(now time.Time) (w wish, before int32, ok bool) {
 	w, ok = l.due(now)
 	if again, late := l.dueAgain(now); late && (!ok || !l.retried) {
@@ -178,19 +185,33 @@ func (l *ledger) next(now time.Time) (w wish, before int32, ok bool) {
 	} else {
 		l.retried = false
 	}
+	if ok {
+		l.turns.Took(w.namespace())
+	}
 	return w, l.said[w.name].count, ok
 }
 
-// due returns the Event to write now among those that were not refused, new ones before renewals.
-func (l *ledger) due(now time.Time) (wish, bool) {
-	for _, isDue := range []func(wish, time.Time) bool{l.isNew, l.isOld} {
-		for _, w := range l.wishes {
-			if _, refused := l.refused[w.name]; !refused && isDue(w, now) {
-				return w, true
-			}
+// due returns the Event to write now among those that were not refused: of the namespace whose turn it is, new ones before
+// renewals.
+func (l *ledger) due(now time.Time) (next wish, ok bool) {
+	isNext := false // next is new
+	for _, w := range l.wishes {
+		if _, refused := l.refused[w.name]; refused {
+			continue
+		}
+		isNew := l.isNew(w, now)
+		if !isNew && !l.isOld(w, now) {
+			continue
+		}
+		turn := -1
+		if ok {
+			turn = l.turns.Compare(w.namespace(), next.namespace())
+		}
+		if turn < 0 || turn == 0 && isNew && !isNext {
+			next, ok, isNext = w, true, isNew
 		}
 	}
-	return wish{}, false
+	return next, ok
 }
 
 // dueAgain returns the Event that waits longest for another try.

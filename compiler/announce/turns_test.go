@@ -1,0 +1,141 @@
+package announce
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// restless is how many objects a tenant makes anew for each status that is written.
+const restless = 50
+
+// A tenant makes Ingresses anew all the time. The status of another one is written nevertheless.
+func TestRestlessNamespaceHoldsUpNoStatusOfAnother(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	pending := pendingStatuses{marks: marks{}}
+	for n := range 20 {
+		var in inputs.Inputs
+		served := map[diag.Object]bool{}
+		add := func(namespace, name, uid string) {
+			ref := diag.Object{Kind: "Ingress", Namespace: namespace, Name: name}
+			in.Ingresses = append(in.Ingresses, inputs.Object[networkingv1.Ingress]{Ref: ref, Value: &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid), ResourceVersion: "1"}}})
+			served[ref] = true
+		}
+		for i := range restless {
+			add("a-restless", fmt.Sprint("web-", i), fmt.Sprint(n, "-", i))
+		}
+		if n >= 10 {
+			add("shop", "web", "shop")
+		}
+		pending.want(desire{in: in, served: served, addresses: addresses([]string{"192.0.2.1"}), known: true}.changes())
+		pending.marks.keep(in)
+		c, ok := pending.next(now)
+		if !ok {
+			t.Fatal("nothing is due")
+		}
+		pending.marks.wrote(c, now)
+		if c.ref.Namespace == "shop" {
+			return
+		}
+	}
+	t.Error("the status of the other one is not written")
+}
+
+// The same of routes. The status of a Gateway comes between them, although its namespace has many routes as well.
+func TestRestlessNamespaceHoldsUpNoStatusOfAnotherRoute(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	g := gatewayStatuses{first: map[types.UID]generation{}, wrote: map[types.UID]gatewayMark{}}
+	written := map[string]int{}
+	for n := range 20 {
+		g.in, g.said = inputs.GatewayAPI{}, gateway.Verdicts{}
+		add := func(namespace, name, uid string) {
+			ref := diag.Object{Kind: "HTTPRoute", Namespace: namespace, Name: name}
+			g.in.HTTPRoutes = append(g.in.HTTPRoutes, inputs.Object[gatewayv1.HTTPRoute]{Ref: ref, Value: &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid), ResourceVersion: "1"}}})
+			g.said.Routes = append(g.said.Routes, gateway.RouteVerdict{Ref: ref, Parents: []gatewayv1.RouteParentStatus{{ParentRef: gatewayv1.ParentReference{Name: "web"}, ControllerName: "hapsnap.dev/gateway-controller"}}})
+		}
+		for i := range restless {
+			add("a-restless", fmt.Sprint("web-", i), fmt.Sprint(n, "-", i))
+		}
+		if n >= 10 {
+			add("shop", "web", "shop")
+			ref := diag.Object{Kind: "Gateway", Namespace: "a-restless", Name: "web"}
+			g.in.Gateways = []inputs.Object[gatewayv1.Gateway]{{Ref: ref, Value: &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "a-restless", Name: "web", UID: "gateway", ResourceVersion: "1"}}}}
+			g.said.Gateways = []gateway.GatewayVerdict{{Ref: ref, Status: gatewayv1.GatewayStatus{Conditions: []metav1.Condition{{Type: "Accepted", Status: "True", Reason: "Accepted"}}}}}
+		}
+		g.config, g.head, g.changed = config.Default(), snapshots.ID{Revision: uint64(n + 1)}, true
+		g.services = untroubled{}
+		o, ok := g.due(now)
+		if !ok {
+			t.Fatal("nothing is due")
+		}
+		g.wrote[o.meta.GetUID()] = gatewayMark{version: "1", next: now.Add(time.Hour)}
+		written[o.ref.String()]++
+	}
+	if written["HTTPRoute shop/web"] != 1 || written["Gateway a-restless/web"] != 1 {
+		t.Errorf("written were %v", written)
+	}
+}
+
+type untroubled struct{}
+
+func (untroubled) trouble(types.UID) string { return "" }
+
+// The same of Services of Gateways.
+func TestRestlessNamespaceHoldsUpNoServiceOfAnother(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	s := gatewayServices{marks: map[types.NamespacedName]serviceMark{}}
+	for n := range 20 {
+		s.tasks = nil
+		for i := range restless {
+			s.tasks = append(s.tasks, serviceTask{name: types.NamespacedName{Namespace: "a-restless", Name: fmt.Sprint("web-", n, "-", i)}})
+		}
+		if n >= 10 {
+			s.tasks = append(s.tasks, serviceTask{name: types.NamespacedName{Namespace: "shop", Name: "web"}})
+		}
+		got, ok := s.due(now)
+		if !ok {
+			t.Fatal("nothing is due")
+		}
+		if got.name.Namespace == "shop" {
+			return
+		}
+		s.marks[got.name] = serviceMark{task: got, at: now}
+	}
+	t.Error("the Service of the other one is not looked at")
+}
+
+// Very many statuses are handed out in a time that grows with their number, not with its square.
+func TestManyStatuses(t *testing.T) {
+	t.Parallel()
+	const n = 60_000
+	now := time.Unix(1e9, 0)
+	pending := pendingStatuses{marks: marks{}}
+	var changes []change
+	for i := range n {
+		changes = append(changes, change{ref: ref(fmt.Sprint("web-", i)), uid: types.UID(fmt.Sprint(i)), version: "1", addresses: addresses([]string{"192.0.2.1"})})
+	}
+	pending.want(changes)
+	began := time.Now()
+	got := 0
+	for c, ok := pending.next(now); ok; c, ok = pending.next(now) {
+		pending.marks.wrote(c, now)
+		got++
+	}
+	if took := time.Since(began); got != n || took > 3*time.Second {
+		t.Errorf("%d statuses take %s", got, took)
+	}
+}
