@@ -43,7 +43,8 @@ var clusterRows = []row{
 	{name: "host-served-configmap", what: "the same with the store in ConfigMaps", limit: servedLimit, goal: 1, unit: seconds, most: 50_000, cluster: true, measure: newHost(inConfigMaps)},
 	{name: "route-served", what: "the same by an HTTPRoute among as many, in place of Ingresses (directory)", limit: servedLimit, goal: 1, unit: seconds, most: 50_000, cluster: true, measure: newRoute},
 	{name: "service-served", what: "a new Service with its host, from the write to the first answer", limit: "`haproxy -c` and a reload", goal: 1.3, unit: seconds, most: 10_000, cluster: true, measure: newService},
-	{name: "changes-under-load", what: "requests that fail while routes change 100 times, on three instances", limit: "the requests", unit: requests, most: 1000, cluster: true, measure: changesUnderLoad},
+	{name: "changes-under-load", what: "requests that fail while hosts come and theirs moves to another Service and back, 100 changes on three instances", limit: "the requests", unit: requests, most: 1000, cluster: true, measure: changesUnderLoad},
+	{name: "routes-under-load", what: "the same of HTTPRoutes", limit: "the requests", unit: requests, most: 1000, cluster: true, measure: routesUnderLoad},
 }
 
 const (
@@ -52,6 +53,7 @@ const (
 	underLoad  = 100
 	clients    = 8
 	podAddress = "10.244.3.7" // which is this machine's in the namespace
+	firstHost  = "first.example"
 	shop       = "bench-shop"
 
 	manyInCluster = 50_000 // from which on a new host may take longer
@@ -75,7 +77,7 @@ func newCluster(ctx context.Context, w *world) (*inCluster, error) {
 		return nil, err
 	}
 	c := &inCluster{world: w.atEdges(), server: server}
-	if c.client, err = kubernetes.NewForConfig(server.Config()); err == nil && c.exampleRoute() != nil {
+	if c.client, err = kubernetes.NewForConfig(server.Config()); err == nil && len(w.objects.Gateway.Classes) > 0 {
 		err = c.installGateways()
 	}
 	if err == nil {
@@ -275,7 +277,7 @@ func newWhole(ctx context.Context, w *world, instances int, store string) (_ *wh
 			a.end()
 		}
 	}()
-	if err := a.serveShop(ctx); err != nil {
+	if err := a.serveShop(ctx, web); err != nil {
 		return nil, err
 	}
 	if a.edges, err = w.startEdges(instances); err != nil {
@@ -301,7 +303,7 @@ func newWhole(ctx context.Context, w *world, instances int, store string) (_ *wh
 		return nil, err
 	}
 	a.programs, a.ends = append(a.programs, pusher), append(a.ends, pusher.end)
-	return a, a.host(ctx, "first.example")
+	return a, a.host(ctx, firstHost)
 }
 
 func (a *whole) end() {
@@ -310,28 +312,40 @@ func (a *whole) end() {
 	}
 }
 
+// The Services of the shop, the ports of their endpoints, and what these answer.
+var (
+	web   = shopService{"web", 8080, "here"}
+	other = shopService{"other", 8081, "there"}
+)
+
+type shopService struct {
+	name   string
+	port   int32
+	answer string
+}
+
 // serveShop has a Service whose endpoint answers.
-func (a *whole) serveShop(ctx context.Context) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", podAddress+":8080")
+func (a *whole) serveShop(ctx context.Context, s shopService) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprint(podAddress, ":", s.port))
 	if err != nil {
 		return err
 	}
-	server := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") })}
+	server := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, s.answer) })}
 	go func() { _ = server.Serve(listener) }()
 	a.ends = append(a.ends, func() { _ = server.Close() })
 	if err := a.namespace(ctx, shop); err != nil {
 		return err
 	}
-	return a.service(ctx, "web")
+	return a.service(ctx, s.name, s.port)
 }
 
-// service makes a Service with the endpoint that answers.
-func (a *whole) service(ctx context.Context, name string) error {
+// service makes a Service with an endpoint that answers.
+func (a *whole) service(ctx context.Context, name string, port int32) error {
 	service, slice := a.objects.Services[0].Value.DeepCopy(), a.objects.EndpointSlices[0].Value.DeepCopy()
 	service.ObjectMeta = metav1.ObjectMeta{Namespace: shop, Name: name}
 	slice.ObjectMeta = metav1.ObjectMeta{Namespace: shop, Name: name + "-x", Labels: map[string]string{"kubernetes.io/service-name": name}}
 	slice.Endpoints = slice.Endpoints[:1]
-	slice.Endpoints[0].Addresses = []string{podAddress}
+	slice.Endpoints[0].Addresses, slice.Ports[0].Port = []string{podAddress}, &port
 	return errors.Join(created(ctx, a.client.CoreV1().Services(shop), service), created(ctx, a.client.DiscoveryV1().EndpointSlices(shop), slice))
 }
 
@@ -357,22 +371,35 @@ func (a *whole) route(ctx context.Context, host, service string) error {
 
 // host makes an Ingress, or an HTTPRoute where the others are such, and waits until all instances answer.
 func (a *whole) host(ctx context.Context, host string) error {
-	create := a.ingress
-	if a.gateway != nil {
-		create = a.route
-	}
-	if err := create(ctx, host, "web"); err != nil {
+	if err := a.lead(ctx, host, web.name); err != nil {
 		return err
 	}
-	return a.answers(ctx, host)
+	return a.answers(ctx, host, web)
 }
 
-// answers waits until all instances answer for a host with 200.
-func (a *whole) answers(ctx context.Context, host string) error {
+// lead makes an Ingress or an HTTPRoute that leads a host to a Service.
+func (a *whole) lead(ctx context.Context, host, service string) error {
+	if a.gateway != nil {
+		return a.route(ctx, host, service)
+	}
+	return a.ingress(ctx, host, service)
+}
+
+// move leads the first host to another Service.
+func (a *whole) move(ctx context.Context, service string) error {
+	if a.gateway != nil {
+		of := a.gateway.Resource(ofGateways("httproutes")).Namespace(shop)
+		return replaced(ctx, of, "host-1", "/spec/rules/0/backendRefs/0/name", service)
+	}
+	return replaced(ctx, a.client.NetworkingV1().Ingresses(shop), "host-1", "/spec/rules/0/http/paths/0/backend/service/name", service)
+}
+
+// answers waits until all instances answer for a host with 200, and with what a Service answers.
+func (a *whole) answers(ctx context.Context, host string, from shopService) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for _, e := range a.edges {
-		for !a.ok(ctx, e, host) {
+		for !a.ok(ctx, e, host, from.answer) {
 			select {
 			case <-ctx.Done():
 				return fmt.Errorf("%s does not answer for %s: %w: %s", e.name, host, ctx.Err(), a.programs[len(a.programs)-1].log())
@@ -383,7 +410,7 @@ func (a *whole) answers(ctx context.Context, host string) error {
 	return nil
 }
 
-func (a *whole) ok(ctx context.Context, e edge, host string) bool {
+func (a *whole) ok(ctx context.Context, e edge, host, want string) bool {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/", e.address, a.port), http.NoBody)
 	if err != nil {
 		return false
@@ -394,7 +421,8 @@ func (a *whole) ok(ctx context.Context, e edge, host string) bool {
 		return false
 	}
 	defer func() { _ = answer.Body.Close() }()
-	return answer.StatusCode == http.StatusOK
+	body, err := io.ReadAll(answer.Body)
+	return err == nil && answer.StatusCode == http.StatusOK && string(body) == want
 }
 
 // rest waits until so many rollouts are done, and nobody works at the last one any more.
@@ -413,28 +441,39 @@ func (a *whole) rest(ctx context.Context, rollouts int) error {
 
 // told waits until the status of each HTTPRoute says what became of it. A compiler that starts writes all of them, at the
 // rate that it keeps to, which a host in between waits for.
-func (a *whole) told(ctx context.Context) error {
+func (c *inCluster) told(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for a.gateway != nil {
-		routes, err := a.gateway.Resource(ofGateways("httproutes")).List(ctx, metav1.ListOptions{})
+	for c.gateway != nil {
+		routes, err := c.gateway.Resource(ofGateways("httproutes")).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
-		untold := slices.ContainsFunc(routes.Items, func(r unstructured.Unstructured) bool {
-			parents, _, _ := unstructured.NestedSlice(r.Object, "status", "parents")
-			return len(parents) == 0
-		})
-		if !untold {
+		untold := slices.IndexFunc(routes.Items, func(r unstructured.Unstructured) bool { return !isTold(r) })
+		if untold < 0 {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
+		// All of them again only if this one is: lists of many take the machine's time.
+		for one := routes.Items[untold]; !isTold(one); {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(100 * time.Millisecond):
+			}
+			now, err := c.gateway.Resource(ofGateways("httproutes")).Namespace(one.GetNamespace()).Get(ctx, one.GetName(), metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			one = *now
 		}
 	}
 	return nil
+}
+
+// isTold reports whether the status of a route says something.
+func isTold(r unstructured.Unstructured) bool {
+	parents, _, _ := unstructured.NestedSlice(r.Object, "status", "parents")
+	return len(parents) > 0
 }
 
 // newHost measures a host more on a Service that is served, from the write to the first answer. It is
@@ -445,8 +484,12 @@ func newHost(store func(w *world) string) func(context.Context, *world) (Cell, e
 		if w.n >= manyInCluster {
 			shares = perServiceOfMany
 		}
-		if w.n >= fewInCluster && len(w.objects.Ingresses) > 0 {
-			w = w.of(w.n, worlds.Ingresses(w.n)).sharingServices(shares)
+		if w.n >= fewInCluster {
+			again := worlds.Ingresses // the world is others' as well
+			if len(w.objects.Ingresses) == 0 {
+				again = worlds.Routes
+			}
+			w = w.of(w.n, again(w.n)).sharingServices(shares)
 		}
 		a, err := newWhole(ctx, w, 1, store(w))
 		if err != nil {
@@ -518,34 +561,45 @@ func newService(ctx context.Context, w *world) (Cell, error) {
 		case <-time.After(3 * time.Second):
 		}
 		return func() error {
-			if err := errors.Join(a.service(ctx, name), a.ingress(ctx, name+".example", name)); err != nil {
+			if err := errors.Join(a.service(ctx, name, web.port), a.ingress(ctx, name+".example", name)); err != nil {
 				return err
 			}
-			return a.answers(ctx, name+".example")
+			return a.answers(ctx, name+".example", web)
 		}, nil
 	})
 }
 
 // changesUnderLoad has routes change under load, and counts the requests that fail.
 func changesUnderLoad(ctx context.Context, w *world) (Cell, error) {
-	a, err := newWhole(ctx, w, 3, "dir:"+filepath.Join(w.dir, fmt.Sprint("loaded-", w.n)))
+	a, err := newWhole(ctx, w, 3, "dir:"+filepath.Join(w.dir, fmt.Sprintf("loaded-%d-%d", w.n, len(w.objects.Gateway.HTTPRoutes))))
 	if err != nil {
 		return Cell{}, err
 	}
 	defer a.end()
+	if err := a.serveShop(ctx, other); err != nil {
+		return Cell{}, err
+	}
 	l := &load{stop: make(chan struct{})}
 	for n := range clients {
-		l.done.Go(func() { l.ask(ctx, fmt.Sprintf("%s:%d", a.edges[n%len(a.edges)].address, httpPort)) })
+		l.done.Go(func() { l.ask(ctx, fmt.Sprintf("%s:%d", a.edges[n%len(a.edges)].address, a.port)) })
 	}
+	at := web
 	for n := range underLoad {
 		name := fmt.Sprintf("loaded-%d", n)
-		service := "web"
-		if n%2 == 1 { // which takes a reload
-			service = name
-			err = a.service(ctx, name)
-		}
-		if err = errors.Join(err, a.ingress(ctx, name+".example", service)); err == nil {
-			err = a.answers(ctx, name+".example")
+		switch n % 4 {
+		case 0:
+			err = a.host(ctx, name+".example")
+		case 2: // which takes a reload
+			if err = errors.Join(a.service(ctx, name, web.port), a.lead(ctx, name+".example", name)); err == nil {
+				err = a.answers(ctx, name+".example", web)
+			}
+		default: // the host that is asked for
+			if at = other; n%4 == 3 {
+				at = web
+			}
+			if err = a.move(ctx, at.name); err == nil {
+				err = a.answers(ctx, firstHost, at)
+			}
 		}
 		if err != nil {
 			break
@@ -558,6 +612,11 @@ func changesUnderLoad(ctx context.Context, w *world) (Cell, error) {
 		fmt.Println("the first that failed:", failed)
 	}
 	return Cell{Limit: float64(l.asked.Load()), Work: float64(l.failed.Load()), Turns: underLoad}, err
+}
+
+// routesUnderLoad is changesUnderLoad in a cluster of HTTPRoutes.
+func routesUnderLoad(ctx context.Context, w *world) (Cell, error) {
+	return changesUnderLoad(ctx, w.of(w.n, worlds.Routes(w.n)))
 }
 
 // load asks for a host and counts what fails. It sends nothing twice.
@@ -604,7 +663,7 @@ func request(conn net.Conn, reader *bufio.Reader) (closes bool, err error) {
 	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		return false, err
 	}
-	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: first.example\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: "+firstHost+"\r\n\r\n"); err != nil {
 		return false, err
 	}
 	answer, err := http.ReadResponse(reader, nil)

@@ -354,7 +354,7 @@ const (
 )
 
 // rows are all of them, in the order of the table.
-var rows = slices.Concat(compileRows, storeRows, programRows, endpointRows, pushRows, fleetRows, requestRows, clusterRows, historyRows, manyRows)
+var rows = slices.Concat(compileRows, storeRows, programRows, endpointRows, pushRows, fleetRows, requestRows, clusterRows, routeRows, historyRows, manyRows)
 
 // showing are cells that were measured together, by the names of their rows.
 type showing map[string]Cell

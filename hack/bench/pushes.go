@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/internal/testing/worlds"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
@@ -39,7 +41,7 @@ func manyCertificates(ctx context.Context, w *world) (showing, error) {
 	return broughtMany(ctx, w.sharing(30_000, 2).sharingServices(perService), "certificates-many")
 }
 
-// perService is how many Ingresses lead to one Service where there are many. HAProxy keeps open files for each server that
+// perService is how many Ingresses or HTTPRoutes lead to one Service where there are many. HAProxy keeps open files for each server that
 // may be checked, more than most machines allow if each of 40,000 Ingresses has a Service. From [manyInCluster] on they
 // are perServiceOfMany, of which one has an option: Ingresses with an option of their own have a backend of their own.
 const (
@@ -47,12 +49,19 @@ const (
 	perServiceOfMany = 50
 )
 
-// sharingServices leads so many Ingresses to one Service.
+// sharingServices leads so many Ingresses, or HTTPRoutes, to one Service.
 func (w *world) sharingServices(per int) *world {
 	for i, o := range w.objects.Ingresses {
 		o.Value.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name = worlds.Name(i - i%per)
 		if i%per >= worlds.PerOption {
 			o.Value.Annotations = nil
+		}
+	}
+	for i, o := range w.objects.Gateway.HTTPRoutes {
+		rule := &o.Value.Spec.Rules[0]
+		rule.BackendRefs[0].Name = gatewayv1.ObjectName(worlds.Name(i - i%per))
+		if i%per >= worlds.PerOption {
+			rule.Filters = nil
 		}
 	}
 	w.objects.Services, w.objects.EndpointSlices = named(w.objects.Services, per), named(w.objects.EndpointSlices, per)
