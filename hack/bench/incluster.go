@@ -583,7 +583,6 @@ func changesUnderLoad(ctx context.Context, w *world) (Cell, error) {
 	for n := range clients {
 		l.done.Go(func() { l.ask(ctx, fmt.Sprintf("%s:%d", a.edges[n%len(a.edges)].address, a.port)) })
 	}
-	at := web
 	for n := range underLoad {
 		name := fmt.Sprintf("loaded-%d", n)
 		switch n % 4 {
@@ -594,7 +593,8 @@ func changesUnderLoad(ctx context.Context, w *world) (Cell, error) {
 				err = a.answers(ctx, name+".example", web)
 			}
 		default: // the host that is asked for
-			if at = other; n%4 == 3 {
+			at := other
+			if n%4 == 3 {
 				at = web
 			}
 			if err = a.move(ctx, at.name); err == nil {

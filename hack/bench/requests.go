@@ -35,7 +35,7 @@ const (
 	clockTicks      = 100 // of /proc, in a second
 	costTurns       = 5
 
-	bareConfig    = "the same with a haproxy.cfg of one frontend and one backend"
+	bareConfig    = "the same with a haproxy.cfg of one frontend and one backend, which logs as well"
 	serverAddress = "127.0.77.100" // of the server that answers
 	bareAddress   = "127.0.77.101" // of the HAProxy with that haproxy.cfg
 )
@@ -182,7 +182,7 @@ func passedOn(ctx context.Context, w *world, i, port int) (_ Cell, err error) {
 // startBare starts a HAProxy that passes on all requests, and returns its process.
 func (b *bench) startBare(ctx context.Context) (pid int, end func(), err error) {
 	path := filepath.Join(b.dir, "bare.cfg")
-	text := fmt.Sprintf("global\n  maxconn 1000\ndefaults\n  mode http\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n"+
+	text := fmt.Sprintf("global\n  maxconn 1000\n  log stdout format raw local0\ndefaults\n  mode http\n  log global\n  option httplog\n  option forwardfor\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n"+
 		"frontend http\n  bind %s:%d\n  default_backend web\nbackend web\n  server one %s:8080\n", bareAddress, httpPort, serverAddress)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		return 0, nil, err

@@ -108,7 +108,7 @@ func TestUnpackedSize(t *testing.T) {
 	}
 	// What would be refused when it is unpacked is not packed either.
 	large := string(make([]byte, 40<<20))
-	_, err := pack(storetest.Draft("web", "files/a", large, "files/b", large).Number(1, snapshots.ID{}))
+	_, err := new(compressor).pack(storetest.Draft("web", "files/a", large, "files/b", large).Number(1, snapshots.ID{}))
 	if !errors.Is(err, sequence.ErrRefused) {
 		t.Errorf("packed: %v", err)
 	}
@@ -149,7 +149,7 @@ func TestStagedManifestsThatAreFed(t *testing.T) {
 	s, victim := p.open(), p.open()
 	victim.patience = 200 * time.Millisecond
 	snapshot := storetest.Draft("web").Number(1, snapshots.ID{})
-	files, err := pack(snapshot)
+	files, err := new(compressor).pack(snapshot)
 	if err != nil {
 		t.Fatal(err)
 	}

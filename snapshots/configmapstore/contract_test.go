@@ -96,7 +96,7 @@ func (p *place) tamper(id snapshots.ID, path string) {
 			files[i].Content[0]++
 		}
 	}
-	if chunk.BinaryData[pieceKey], err = tarGz(files); err != nil {
+	if chunk.BinaryData[pieceKey], err = new(compressor).tarGz(files); err != nil {
 		p.Fatal(err)
 	}
 	p.replace(chunk)

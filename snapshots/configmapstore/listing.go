@@ -214,7 +214,7 @@ func errDelivered(manifest string) error {
 // which says that it was delivered. The same snapshot always gives the same ConfigMaps. The error of a
 // snapshot that is too large wraps [sequence.ErrRefused].
 func Delivered(namespace, store string, s snapshots.Snapshot, key signature.Key) ([]*corev1.ConfigMap, error) {
-	p, err := packInto(s, deliveredPiece)
+	p, err := new(compressor).packInto(s, deliveredPiece)
 	if err != nil {
 		return nil, err
 	}

@@ -151,21 +151,24 @@ type packed struct {
 
 // pack packs a snapshot. The same snapshot always gives the same bytes. A snapshot that is too large is
 // refused, and the error names its largest files.
-func pack(s snapshots.Snapshot) (packed, error) { return packInto(s, maxPiece) }
+func (c *compressor) pack(s snapshots.Snapshot) (packed, error) {
+	defer c.forget()
+	return c.packInto(s, maxPiece)
+}
 
 // packInto packs into pieces of at most so many bytes, all of about the same size.
-func packInto(s snapshots.Snapshot, piece int) (packed, error) {
+func (c *compressor) packInto(s snapshots.Snapshot, piece int) (packed, error) {
 	manifest, err := s.Manifest.Marshal()
 	if err != nil {
 		return packed{}, fmt.Errorf("encode manifest: %w", err)
 	}
-	archive, err := tarGz(s.Files)
+	archive, err := c.tarGz(s.Files)
 	if err != nil {
 		return packed{}, fmt.Errorf("compress files: %w", err)
 	}
 	p := packed{manifest: manifest, pieces: divided(archive, piece)}
 	if len(manifest) > piece {
-		whole, err := compress(manifest)
+		whole, err := c.compress(manifest)
 		if err != nil {
 			return packed{}, fmt.Errorf("compress manifest: %w", err)
 		}
@@ -191,30 +194,6 @@ func tooLarge(s snapshots.Snapshot, size int) error {
 		fmt.Errorf("%w: it has %d bytes, compressed, and a snapshot in ConfigMaps may have %d; the largest files: %s",
 			sequence.ErrRefused, size, maxPieces*maxPiece, snapshots.Largest(s.Files)),
 		"publish it to a git store")
-}
-
-func compress(data []byte) ([]byte, error) {
-	var out bytes.Buffer
-	z := gzip.NewWriter(&out)
-	_, err := z.Write(data)
-	err = errors.Join(err, z.Close())
-	return out.Bytes(), err
-}
-
-func tarGz(files []snapshots.File) ([]byte, error) {
-	var out bytes.Buffer
-	z := gzip.NewWriter(&out)
-	t := tar.NewWriter(z)
-	for _, f := range files {
-		if err := t.WriteHeader(&tar.Header{Name: f.Path, Mode: 0o644, Size: int64(len(f.Content))}); err != nil {
-			return nil, err
-		}
-		if _, err := t.Write(f.Content); err != nil {
-			return nil, err
-		}
-	}
-	err := errors.Join(t.Close(), z.Close())
-	return out.Bytes(), err
 }
 
 // unpackManifest returns snapshot.yaml from the pieces of it, compressed.

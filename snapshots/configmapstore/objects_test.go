@@ -16,11 +16,11 @@ import (
 func TestPackingIsReproducible(t *testing.T) {
 	t.Parallel()
 	s := storetest.Draft("web").Number(1, snapshots.ID{})
-	one, err := pack(s)
+	one, err := new(compressor).pack(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if two, err := pack(s); err != nil || !reflect.DeepEqual(one, two) {
+	if two, err := new(compressor).pack(s); err != nil || !reflect.DeepEqual(one, two) {
 		t.Errorf("packed again it differs: %v", err)
 	}
 	files, err := unpackFiles(s.Manifest, one.pieces)
@@ -39,7 +39,7 @@ func TestTooLarge(t *testing.T) {
 		_, _ = random.Read(content)
 		d.Files = append(d.Files, snapshots.File{Path: fmt.Sprintf("files/%02d.bin", i), Content: content})
 	}
-	_, err := pack(d.Number(1, snapshots.ID{}))
+	_, err := new(compressor).pack(d.Number(1, snapshots.ID{}))
 	if !errors.Is(err, sequence.ErrRefused) {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestTooLarge(t *testing.T) {
 		t.Errorf("%q", names)
 	}
 	d.Files = d.Files[:len(d.Files)-2]
-	if p, err := pack(d.Number(1, snapshots.ID{})); err != nil || len(p.pieces) != 29 {
+	if p, err := new(compressor).pack(d.Number(1, snapshots.ID{})); err != nil || len(p.pieces) != 29 {
 		t.Errorf("%d pieces, %v", len(p.pieces), err)
 	}
 }
@@ -61,7 +61,7 @@ func TestLargeManifest(t *testing.T) {
 		d.Quarantined = append(d.Quarantined, snapshots.Quarantined{Kind: "Ingress", Namespace: "shop", Name: fmt.Sprint(i), Reason: "it has no host"})
 	}
 	s := d.Number(1, snapshots.ID{})
-	p, err := pack(s)
+	p, err := new(compressor).pack(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,16 +194,16 @@ func TestManifestInSeveralConfigMapsDelivered(t *testing.T) {
 func TestUnpackingWhatIsNotIt(t *testing.T) {
 	t.Parallel()
 	s := storetest.Draft("web").Number(1, snapshots.ID{})
-	p, err := pack(s)
+	p, err := new(compressor).pack(s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	whole := p.pieces[0]
-	more, err := tarGz(append(s.Files, snapshots.File{Path: "files/zz", Content: []byte("x")}))
+	more, err := new(compressor).tarGz(append(s.Files, snapshots.File{Path: "files/zz", Content: []byte("x")}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	fewer, err := tarGz(s.Files[:1])
+	fewer, err := new(compressor).tarGz(s.Files[:1])
 	if err != nil {
 		t.Fatal(err)
 	}

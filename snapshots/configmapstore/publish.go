@@ -266,7 +266,7 @@ func (p *publication) sweep(ctx context.Context, l listing) error {
 // last the label that makes them a snapshot. It returns what they look like, see sightOf. The follower, if there is one,
 // brings its memory up to date, which the Store then has.
 func (p *publication) store(ctx context.Context, f *follower, next snapshots.Snapshot, companions []snapshots.Companion) (string, error) {
-	files, err := pack(next)
+	files, err := p.compressor.pack(next)
 	if err != nil {
 		return "", err
 	}

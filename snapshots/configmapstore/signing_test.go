@@ -108,7 +108,7 @@ func TestContractSigned(t *testing.T) {
 func (p *place) forge(d snapshots.Draft, revision uint64, change func(*corev1.ConfigMap)) snapshots.ID {
 	p.Helper()
 	next := d.Number(revision, snapshots.ID{})
-	files, err := pack(next)
+	files, err := new(compressor).pack(next)
 	if err != nil {
 		p.Fatal(err)
 	}

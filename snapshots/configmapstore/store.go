@@ -115,6 +115,7 @@ type Store struct {
 	metadata        metadata.Interface
 	log             *slog.Logger
 	signing         signing
+	compressor      compressor
 
 	mu       sync.Mutex    // guards head, sight and believed
 	head     sequence.Head // the newest snapshot that this Store wrote or verified
