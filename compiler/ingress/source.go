@@ -248,10 +248,7 @@ func (s source) foreignFindings(then string) (found []diag.Diagnostic, protects 
 			severity, message = diag.Error, message+", and it protects something; "+then
 			protects = true
 		}
-		hint := u.Note
-		if len(u.Instead) > 0 {
-			hint = instead(u)
-		}
+		hint := instead(u)
 		if u.Protects {
 			hint = strings.TrimPrefix(hint+"; if it means nothing here, remove it, or set foreignAnnotations: ignore", "; ")
 		}
@@ -260,8 +257,11 @@ func (s source) foreignFindings(then string) (found []diag.Diagnostic, protects 
 	return found, protects
 }
 
-// instead says which options do the same as an annotation of another controller.
+// instead says which options do the same as an annotation of another controller, or else what to do.
 func instead(u migrate.Unheeded) string {
+	if len(u.Instead) == 0 {
+		return u.Note
+	}
 	hint := "use " + strings.Join(u.Instead, ", ")
 	if u.ByHand {
 		return hint + ", which needs something that only you can write: see docs/reference/annotations.md"
@@ -286,8 +286,8 @@ func foreignOfService(to service, asked map[string]string, then string) (found [
 	}
 	for _, u := range migrate.FindUnheededOfService(to.Value.Annotations, asked) {
 		hint := "if it means nothing here, remove it, or set foreignAnnotations: ignore"
-		if len(u.Instead) > 0 {
-			hint = instead(u) + "; " + hint
+		if advice := instead(u); advice != "" {
+			hint = advice + "; " + hint
 		}
 		found = append(found, diag.Diagnostic{
 			Severity: diag.Error, Position: to.Position("metadata", "annotations", u.Annotation), Object: to.Ref,

@@ -202,9 +202,9 @@ type Unheeded struct {
 	Note   string // as a hint
 }
 
-// protectsAlone are annotations that refuse requests and have no equivalent option.
+// protectsAlone are annotations that refuse requests, or leave some to other routes, and have no equivalent option.
 var protectsAlone = []string{
-	"auth-url-method", "auth-proxy", "auth-tls-strict", "allowlist-source-header", "oauth", "http-header-match", "http-header-match-regex",
+	"auth-url-method", "auth-proxy", "auth-tls-strict", "allowlist-source-header", "oauth", "http-header-match", "http-header-match-regex", "route-acl",
 }
 
 // snippets are annotations with configuration of the other controller. refusing matches those that may refuse

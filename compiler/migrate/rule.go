@@ -395,7 +395,7 @@ files. It lists the other annotations by object, with what to do instead; its ex
 The annotations of the other controller stay beside ours while that controller serves the object, so
 that no route loses its protection on the way. With ` + "`--class`" + `, an Ingress whose annotations
 were all translated gets our class and loses the old annotations. An Ingress with other annotations
-left keeps its class. ` + "`--remove`" + ` removes the translated annotations whatever the class is.
+left keeps its class, and so does one to a Service with an annotation left that protects something. ` + "`--remove`" + ` removes the translated annotations whatever the class is.
 Use it if hapsnap serves the old class.
 
 The third column of the tables says how the two compare:
