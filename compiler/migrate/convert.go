@@ -214,11 +214,16 @@ var (
 	refusing = regexp.MustCompile(`(?i)deny|return\s+4|reject|tarpit|auth|allow\s|access_by|status\s+4`)
 )
 
-// mayRefuse reports whether a snippet may refuse requests. A snippet that only edits headers never does,
-// whatever the values of the headers.
+// mayRefuse reports whether a snippet may refuse requests. A directive that edits headers never does, whatever the
+// values of the headers, such as DENY of X-Frame-Options.
 func mayRefuse(snippet string) bool {
-	_, err := readSnippet(snippet)
-	return err != nil && refusing.MatchString(snippet)
+	directives, err := directivesOf(snippet)
+	if err != nil {
+		return refusing.MatchString(snippet)
+	}
+	return slices.ContainsFunc(directives, func(words []string) bool {
+		return !slices.Contains(headerDirectives, words[0]) && refusing.MatchString(strings.Join(words, " ")+" ")
+	})
 }
 
 // says reports whether a value turns anything on.
