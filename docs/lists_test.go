@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,21 @@ func TestPageAboutPathsNamesWhatProtects(t *testing.T) {
 		listed := strings.Contains(list, "`"+o.Name+"`")
 		if want := o.Closes && o.Needs == "" && !slices.Contains(notAboutPaths, o.Name); listed != want {
 			t.Errorf("%s is listed: %t, want %t", o.Name, listed, want)
+		}
+	}
+}
+
+// Alerts that somebody takes from the page about metrics have the names of those of the chart, and so a page each.
+func TestAlertsOnThePageOfMetricsHaveRunbooks(t *testing.T) {
+	t.Parallel()
+	all := pages(t)
+	names := regexp.MustCompile(`(?m)^ *- alert: (\w+)$`).FindAllStringSubmatch(all["docs/reference/metrics.md"], -1)
+	if len(names) < 10 {
+		t.Fatalf("%d alerts", len(names))
+	}
+	for _, name := range names {
+		if page := "docs/how-to/runbooks/" + name[1] + ".md"; all[page] == "" {
+			t.Errorf("there is no %s", page)
 		}
 	}
 }
