@@ -76,7 +76,6 @@ func reference(program *cobra.Command) string {
 	for _, verb := range verbs {
 		writeVerb(&b, verb, common)
 	}
-	b.WriteString("\n## Common flags\n\nSeveral verbs take these flags.\n\n")
 	var all []*pflag.Flag
 	for _, verb := range verbs {
 		for _, f := range flagsOf(verb) {
@@ -86,7 +85,11 @@ func reference(program *cobra.Command) string {
 			}
 		}
 	}
+	if len(all) == 0 {
+		return b.String()
+	}
 	slices.SortStableFunc(all, func(a, b *pflag.Flag) int { return strings.Compare(a.Name, b.Name) })
+	b.WriteString("\n## Common flags\n\nSeveral verbs take these flags.\n\n")
 	writeFlags(&b, all)
 	return b.String()
 }

@@ -258,11 +258,11 @@ func (l *loop) compile(ctx context.Context, change time.Time) (compiled bool) {
 	l.Status.compiled(result, err, time.Now())
 	switch {
 	case errors.Is(err, compiler.ErrTemplates), errors.Is(err, compiler.ErrGaveUp), errors.Is(err, compiler.ErrNothing):
-		l.Log.Error("cannot compile, the published snapshot stays", "err", err)
+		l.Log.Error("cannot compile, the published snapshot stays", append([]any{"err", err}, hintOf(err)...)...)
 		l.recompile.reset()
 	case err != nil:
 		l.recompile.fail(time.Now())
-		l.Log.Error("cannot compile now, trying again", "err", err, "in", l.recompile.wait)
+		l.Log.Error("cannot compile now, trying again", append([]any{"err", err, "in", l.recompile.wait}, hintOf(err)...)...)
 	default:
 		if l.config.former != nil {
 			l.accept(time.Now())

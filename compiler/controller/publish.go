@@ -138,11 +138,7 @@ func (l *loop) publish(ctx context.Context) {
 	l.Status.published(l.previous, err, time.Now())
 	if err != nil {
 		l.republish.fail(time.Now())
-		args := []any{"err", err, "in", l.republish.wait}
-		if hint := process.Hint(err); hint != "" {
-			args = append(args, "hint", hint)
-		}
-		l.Log.Error("snapshot not published, keeping it and trying again", args...)
+		l.Log.Error("snapshot not published, keeping it and trying again", append([]any{"err", err, "in", l.republish.wait}, hintOf(err)...)...)
 		return
 	}
 	l.rivals.ours = id
@@ -161,6 +157,14 @@ func (l *loop) publish(ctx context.Context) {
 	}
 	l.pending, l.held = nil, nil
 	l.republish.reset()
+}
+
+// hintOf returns the hint of an error for a line of the log, if there is one.
+func hintOf(err error) []any {
+	if hint := process.Hint(err); hint != "" {
+		return []any{"hint", hint}
+	}
+	return nil
 }
 
 // publishOnHead publishes a draft on top of the store's newest snapshot, unless another compiler goes first or the guard

@@ -248,16 +248,25 @@ func (s source) foreignFindings(then string) (found []diag.Diagnostic, protects 
 			severity, message = diag.Error, message+", and it protects something; "+then
 			protects = true
 		}
-		hint := strings.TrimSuffix(u.Note, ".")
-		if len(u.Instead) > 0 {
-			hint = "use " + strings.Join(u.Instead, ", ") + ", as compiler migrate does"
-		}
+		hint := instead(u)
 		if u.Protects {
 			hint = strings.TrimPrefix(hint+"; if it means nothing here, remove it, or set foreignAnnotations: ignore", "; ")
 		}
 		found = append(found, s.report(severity, ing.Position("metadata", "annotations", u.Annotation), message, hint))
 	}
 	return found, protects
+}
+
+// instead says which options do the same as an annotation of another controller, or else what to do.
+func instead(u migrate.Unheeded) string {
+	if len(u.Instead) == 0 {
+		return u.Note
+	}
+	hint := "use " + strings.Join(u.Instead, ", ")
+	if u.ByHand {
+		return hint + ", which needs something that only you can write: see docs/reference/annotations.md"
+	}
+	return hint + ", as compiler migrate does"
 }
 
 // foreignOfService reports the annotations of a Service by which another controller refuses requests. They close the
@@ -277,8 +286,8 @@ func foreignOfService(to service, asked map[string]string, then string) (found [
 	}
 	for _, u := range migrate.FindUnheededOfService(to.Value.Annotations, asked) {
 		hint := "if it means nothing here, remove it, or set foreignAnnotations: ignore"
-		if len(u.Instead) > 0 {
-			hint = "use " + strings.Join(u.Instead, ", ") + ", as compiler migrate does; " + hint
+		if advice := instead(u); advice != "" {
+			hint = advice + "; " + hint
 		}
 		found = append(found, diag.Diagnostic{
 			Severity: diag.Error, Position: to.Position("metadata", "annotations", u.Annotation), Object: to.Ref,

@@ -197,12 +197,14 @@ type Unheeded struct {
 	Protects bool
 	// Instead are our options that do the same together. It is empty if there are none.
 	Instead []string
-	Note    string
+	// ByHand is set if only people can write what these options need.
+	ByHand bool
+	Note   string // as a hint
 }
 
-// protectsAlone are annotations that refuse requests and have no equivalent option.
+// protectsAlone are annotations that refuse requests, or leave some to other routes, and have no equivalent option.
 var protectsAlone = []string{
-	"auth-url-method", "auth-proxy", "auth-tls-strict", "allowlist-source-header", "oauth", "enable-modsecurity", "modsecurity-snippet", "enable-owasp-core-rules", "waf", "waf-mode",
+	"auth-url-method", "auth-proxy", "auth-tls-strict", "allowlist-source-header", "oauth", "http-header-match", "http-header-match-regex", "route-acl",
 }
 
 // snippets are annotations with configuration of the other controller. refusing matches those that may refuse
@@ -212,11 +214,16 @@ var (
 	refusing = regexp.MustCompile(`(?i)deny|return\s+4|reject|tarpit|auth|allow\s|access_by|status\s+4`)
 )
 
-// mayRefuse reports whether a snippet may refuse requests. A snippet that only edits headers never does,
-// whatever the values of the headers.
+// mayRefuse reports whether a snippet may refuse requests. A directive that edits headers never does, whatever the
+// values of the headers, such as DENY of X-Frame-Options.
 func mayRefuse(snippet string) bool {
-	_, err := readSnippet(snippet)
-	return err != nil && refusing.MatchString(snippet)
+	directives, err := directivesOf(snippet)
+	if err != nil {
+		return refusing.MatchString(snippet)
+	}
+	return slices.ContainsFunc(directives, func(words []string) bool {
+		return !slices.Contains(headerDirectives, words[0]) && refusing.MatchString(strings.Join(words, " ")+" ")
+	})
 }
 
 // says reports whether a value turns anything on.
@@ -304,7 +311,7 @@ func (d Dialect) unheeded(key string, annotations map[string]string) (Unheeded, 
 		if r.Needless {
 			return Unheeded{}, false
 		}
-		known, u.Note = true, r.Note
+		known, u.Note, u.ByHand = true, hint(r.Note), r.ByHand
 		standing := r.To
 		if of := r.Of[name]; of != nil {
 			standing = of
@@ -322,8 +329,14 @@ func (d Dialect) unheeded(key string, annotations map[string]string) (Unheeded, 
 			u.Protects = u.Protects || options.Closing(to)
 		}
 	}
+	if !known && !d.complete && d.Prefixes[i] != sharedPrefix {
+		return Unheeded{Annotation: key, Controller: d.Name, Note: "compiler migrate does not know it: look up what it does, and see docs/reference/annotations.md"}, true
+	}
 	return u, known
 }
+
+// sharedPrefix begins annotations that several controllers read, and names that others write for themselves.
+const sharedPrefix = "ingress.kubernetes.io/"
 
 // standsForSnippet returns the options that may do the same as a snippet. If the snippet refuses requests, this
 // is the option that refuses the same ones. Otherwise these are the options that refuse none.

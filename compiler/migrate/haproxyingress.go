@@ -12,7 +12,7 @@ import (
 // scope Backend too.
 func haproxyIngress() Dialect {
 	return Dialect{
-		Name: "HAProxy Ingress (haproxy-ingress.github.io)", Prefixes: []string{"haproxy-ingress.github.io/", "ingress.kubernetes.io/"}, Classes: []string{"haproxy"}, ofServices: true,
+		Name: "HAProxy Ingress (haproxy-ingress.github.io)", Prefixes: []string{"haproxy-ingress.github.io/", sharedPrefix}, Classes: []string{"haproxy"}, ofServices: true,
 		Remarks: "This controller redirects hosts with `tls` to HTTPS, and sends Strict-Transport-Security, by default; so do the annotations that are written here. " +
 			"Keys of the scope Global go into the CompilerConfig; those of an IngressClass's parameters into the ConfigMap that ours names.",
 		Rules: rules(ingressRouting(), ingressServers(), ingressSessions(), ingressTLS(), ingressProtection(), ingressHeaders(), ingressOthers()),
@@ -42,7 +42,8 @@ func ingressRouting() []Rule {
 		ingressPathType(),
 		mapped("ssl-passthrough", "ssl-passthrough", map[string]string{"true": "true", "false": ""}),
 		same("tcp-service-port", "tcp-port").noted("Move it to the Service."),
-	), without("Make an Ingress for the other name with `redirect`.", "redirect-from", "redirect-from-regex", "redirect-from-code", "redirect-to-code"),
+	), without("A header of a request decides for a canary Ingress, with `canary-by-header`, and for a route of a Gateway.", "http-header-match", "http-header-match-regex"),
+		without("Make an Ingress for the other name with `redirect`.", "redirect-from", "redirect-from-regex", "redirect-from-code", "redirect-to-code"),
 		without("List the names in `server-alias`; `*.` stands for one label.", "server-alias-regex"),
 		without("Use a canary Ingress with `canary-weight`, `canary-by-header` or `canary-by-cookie`.",
 			"blue-green-balance", "blue-green-deploy", "blue-green-mode", "blue-green-cookie", "blue-green-header"),
@@ -114,13 +115,24 @@ func ingressSessions() []Rule {
 func ingressTLS() []Rule {
 	return rules(one(
 		Rule{
-			From: []string{"auth-tls-secret", "auth-tls-verify-client"}, To: []string{"client-ca-secret", "client-verify"}, convert: clientTLS("auth-tls-secret", "auth-tls-verify-client"),
+			From: []string{"auth-tls-secret", "auth-tls-verify-client", "auth-tls-error-page"}, To: []string{"client-ca-secret", "client-verify", "client-error-page"},
+			Of:   map[string][]string{"auth-tls-error-page": {"client-error-page"}},
+			Note: "Clients whose certificate is wrong get no connection, and are not sent to `auth-tls-error-page`.",
+			convert: func(c *call) {
+				clientTLS("auth-tls-secret", "auth-tls-verify-client")(c)
+				if c.has("auth-tls-error-page") && slices.ContainsFunc(c.out, func(a annotation) bool { return a.name == "client-ca-secret" }) {
+					c.set("client-error-page", c.value("auth-tls-error-page"))
+					c.differs("auth-tls-error-page", "is for clients without a certificate", "a client with a wrong certificate gets no connection")
+				}
+			},
 		},
 		mapped("auth-tls-cert-header", "client-cert-headers", map[string]string{"true": "cert, dn, sha1", "false": ""}).noted("The headers have other names."),
-	), needless("Protection always fails closed.", "auth-tls-strict", "ssl-fingerprint-lower"),
-		without("Set `errorPages` in the CompilerConfig.", "auth-tls-error-page"),
+	), needless("Protection always fails closed.", "auth-tls-strict"),
+		replaced("Fingerprints have capital digits.", "ssl-fingerprint-lower"),
 		without("Set `tls` in the CompilerConfig, which applies to all hosts.", "ssl-ciphers", "ssl-cipher-suites", "ssl-options-host", "tls-alpn"),
-		without("Connections to endpoints use HAProxy's defaults.", "ssl-ciphers-backend", "ssl-cipher-suites-backend", "ssl-options-backend"),
+		one(same("ssl-ciphers-backend", "backend-tls-ciphers")),
+		without("HAProxy always offers its own cipher suites of TLS 1.3 to endpoints.", "ssl-cipher-suites-backend"),
+		without("Say which versions of TLS HAProxy uses with endpoints, in `backend-tls-versions`.", "ssl-options-backend"),
 		without("Let cert-manager issue the certificate into the Secret.", "cert-signer"),
 		without("Name the Secret in `spec.tls`, or leave it to the default certificate.", "ssl-always-add-https"))
 }
@@ -149,9 +161,9 @@ func ingressProtection() []Rule {
 			To:   []string{"auth-url", "auth-method", "auth-signin", "auth-response-headers"}, convert: ingressExternal,
 			Note: "A Service is named `http://NAME.NAMESPACE:PORT/path` here.",
 		},
+		wafRule("waf", "waf-mode"),
 	), without("A client can write any header. Have the administrator list the networks of the proxies before HAProxy in `forwarded.trusted`, and set `forwarded.clientAddress: header`. Lists of networks then apply to the client that a trusted proxy names.", "allowlist-source-header"),
-		without("Use `auth-url`.", "oauth", "oauth-headers", "oauth-uri-prefix"),
-		without("There is no web application firewall in hapsnap; put one behind or in front.", "waf", "waf-mode"))
+		without("Use `auth-url`.", "oauth", "oauth-headers", "oauth-uri-prefix"))
 }
 
 func ingressBasic(c *call) {
@@ -239,7 +251,8 @@ func ingressOthers() []Rule {
 			c.set("snippet", c.value("config-backend"))
 			c.differs("config-backend", "needs the administrator's leave", "name the namespace in snippets of the CompilerConfig")
 		}},
-	), without("Use `tcpServices` in the CompilerConfig, or the annotations of the Service.", "config-tcp-service", "tcp-service-log-format", "tcp-service-proxy-protocol"),
+	), without("An Ingress has one snippet: use `snippet`, if the administrator allows it.", "config-backend-early", "config-backend-late"),
+		without("Use `tcpServices` in the CompilerConfig, or the annotations of the Service.", "config-tcp-service", "tcp-service-log-format", "tcp-service-proxy-protocol"),
 		needless("Logs name the backend, which names namespace and Service.", "var-namespace"))
 }
 

@@ -220,8 +220,8 @@ func techHeaders() []Rule {
 		mapped("forwarded-for", "forwarded-for", map[string]string{"true": "", "false": "off"}),
 		Rule{
 			From: []string{"cors-enable", "cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-allow-credentials", "cors-max-age"},
-			To:   []string{"cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-allow-credentials", "cors-max-age"},
-			Note: "Origins that are regular expressions have no equivalent.", convert: cors("cors-enable", corsDefaults{age: "5", methods: "*", headers: "*"}),
+			To:   []string{"cors-allow-origin", "cors-allow-origin-pattern", "cors-allow-methods", "cors-allow-headers", "cors-allow-credentials", "cors-max-age"},
+			Note: "An expression for origins must begin with `^` and end with `$`.", convert: cors("cors-enable", corsDefaults{age: "5", methods: "*", headers: "*", expression: true}),
 		},
 	), without("Set `proxyProtocol` in the CompilerConfig, or use `forwarded-for`.", "src-ip-header"))
 }
@@ -259,8 +259,10 @@ const customGroup = ".haproxy.org"
 
 // custom says of the kinds of these custom resources what to do instead.
 var custom = map[string]string{
-	"TCP":      "list its ports in tcpServices of the CompilerConfig, or let the Service ask for them with hapsnap.dev/tcp-port",
-	"Backend":  "set options of the Ingresses and Services whose annotation cr-backend names it; see docs/reference/annotations.md",
+	"TCP":             "list its ports in tcpServices of the CompilerConfig, or let the Service ask for them with hapsnap.dev/tcp-port",
+	"Backend":         "set options of the Ingresses and Services whose annotation cr-backend names it; see docs/reference/annotations.md",
+	"ValidationRules": "it defines annotations such as backend.PREFIX/NAME, which hapsnap does not read: see docs/reference/annotations.md for options that do the same",
+
 	"Global":   "compare it with docs/reference/configuration.md",
 	"Defaults": "compare it with docs/reference/configuration.md",
 }

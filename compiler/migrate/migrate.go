@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -224,8 +225,51 @@ func (x *rewriting) moves(changes []change) bool {
 	left := slices.ContainsFunc(x.findings, func(f Finding) bool { return f.Severity == diag.Error })
 	if left {
 		x.report(found{finding{diag.Warning, "", "keeps its class, for not everything could be translated", ""}, ""})
+		return false
 	}
-	return !left
+	if service, annotation := x.unguarded(changes); service != "" {
+		x.report(found{finding{
+			diag.Warning, "", "keeps its class, for annotation " + annotation + " of Service " + service + " could not be translated",
+			"hapsnap would close the routes to this Service",
+		}, ""})
+		return false
+	}
+	return true
+}
+
+// unguarded returns a Service to which the Ingress leads, and its annotation that protects something and is not translated.
+func (x *rewriting) unguarded(changes []change) (service, annotation string) {
+	ofIngress := maps.Clone(x.object.annotations)
+	for _, c := range changes {
+		c.addTo(ofIngress)
+	}
+	names := []string{text(child(child(child(x.node, "spec"), "defaultBackend"), "service"), "name")}
+	for _, p := range x.object.paths {
+		names = append(names, p.service)
+	}
+	for _, name := range names {
+		all := maps.Clone(x.options.set.annotationsOf(x.object.namespace, name))
+		if len(all) == 0 {
+			continue
+		}
+		o := &object{kind: "Service", namespace: x.object.namespace, name: name, set: x.options.set, annotations: all}
+		for _, d := range dialects {
+			d.convert(o).addTo(all)
+		}
+		if left := FindUnheededOfService(all, ofIngress); len(left) > 0 {
+			return x.object.namespace + "/" + name, left[0].Annotation
+		}
+	}
+	return "", ""
+}
+
+// addTo adds our annotations to those of an object, if it does not have them.
+func (x change) addTo(annotations map[string]string) {
+	for _, a := range x.added {
+		if _, there := annotations[options.Prefix+a.name]; !there {
+			annotations[options.Prefix+a.name] = a.value
+		}
+	}
 }
 
 // Dialects returns all known dialects. Those at the end have no rules.

@@ -271,6 +271,8 @@ func (r Rule) verdict() string {
 		return "said"
 	case len(r.To) == 0:
 		return "refused"
+	case r.ByHand:
+		return "by hand"
 	case r.Note == "":
 		return "equal"
 	case strings.HasPrefix(r.Note, "See above"):

@@ -43,9 +43,30 @@ func nginxAccess() []Rule {
 		needless("HAProxy asks the service about every request, and caches no answers.", "auth-cache-key", "auth-cache-duration"),
 		needless("HAProxy reuses connections to the service, and passes its cookies on with every answer.", "auth-keepalive",
 			"auth-keepalive-requests", "auth-keepalive-timeout", "auth-keepalive-share-vars", "auth-always-set-cookie"),
-		without("There is no web application firewall in hapsnap; put one behind or in front.", "enable-modsecurity", "enable-owasp-core-rules", "modsecurity-transaction-id", "modsecurity-snippet"),
+		one(wafRule("enable-modsecurity", "enable-owasp-core-rules", "modsecurity-snippet")),
+		needless("The agent's log names X-Request-ID.", "modsecurity-transaction-id"),
 		without("The service gets what `auth-url` says in docs/reference/annotations.md, and all headers of the request.", "auth-proxy-set-headers", "auth-snippet", "auth-request-redirect"),
 		one(mapped("enable-global-auth", "auth-url", map[string]string{"false": ""}).noted("There is no global setting; use `auth-url` on each Ingress, or the parameters of the class.")))
+}
+
+// wafRule is for annotations that have requests inspected for attacks. Which rules apply is said by a policy, which only people can
+// write. If the object names one, the annotations are removed.
+func wafRule(names ...string) Rule {
+	return Rule{
+		From: names, To: []string{"waf"}, ByHand: true, Note: "Write a policy into a ConfigMap, and name it with `waf`: see [how to](../how-to/waf.md). The rules of the policy are those of the Core Rule Set; others are not translated.",
+		convert: func(c *call) {
+			_, named := c.object.annotations[options.Prefix+"waf"]
+			for _, name := range names {
+				switch {
+				case !c.has(name) || !says(c.value(name)):
+				case !named:
+					c.keep(name, "needs a policy, which only you can write", "see docs/how-to/waf.md, and name the policy with hapsnap.dev/waf")
+				case name == "modsecurity-snippet":
+					c.differs(name, "is removed, and its rules are not those of the policy of hapsnap.dev/waf", "compare them: a policy can exclude rules of the Core Rule Set, and has no others")
+				}
+			}
+		},
+	}
 }
 
 // nginxRate translates a leaky bucket into a window that allows the same bursts, and the same rate in the long
@@ -181,7 +202,7 @@ func nginxOthers() []Rule {
 	return rules(one(snippetRule(), serverSnippetRule()),
 		without("The value is written for nginx. Look for an equivalent in "+"docs/reference/annotations.md, or use `snippet`, if the administrator allows it.",
 			"stream-snippet"),
-		without("Requests cannot be mirrored yet.", "mirror-target", "mirror-request-body", "mirror-host"),
+		without("An Ingress cannot mirror requests; a route of a Gateway can, with the filter RequestMirror.", "mirror-target", "mirror-request-body", "mirror-host"),
 		needless("Logs are one setting for all hosts.", "enable-access-log", "enable-rewrite-log"),
 		needless("HAProxy does not trace requests.", "enable-opentracing", "opentracing-trust-incoming-span", "enable-opentelemetry", "opentelemetry-trust-incoming-span", "opentelemetry-operation-name"),
 		needless("Browsers ignore server push.", "http2-push-preload"),

@@ -177,6 +177,12 @@ func moreHeaders(lines []string, directive string, args []string) ([]string, err
 	return lines, nil
 }
 
+// headerDirectives are the directives of nginx that edit headers.
+var headerDirectives = []string{
+	"more_set_headers", "more_clear_headers", "more_set_input_headers", "more_clear_input_headers",
+	"add_header", "proxy_set_header", "grpc_set_header", "proxy_hide_header", "proxy_http_version",
+}
+
 // directivesOf splits a text like nginx: into directives that end in ";", and these into words, which may be
 // quoted. It accepts no blocks.
 func directivesOf(text string) ([][]string, error) {

@@ -48,7 +48,7 @@ type Dialect struct {
 func configMapUnread(controller, keys string) diag.Diagnostic {
 	return diag.Diagnostic{
 		Severity: diag.Warning, Message: "the ConfigMap of " + controller + " is not read; " + keys + " in it protect all Ingresses",
-		Hint: "look there; allow-list, deny-list and auth-url can be parameters of the class",
+		Hint: "look there; allow-list, deny-list, auth-url, waf and other options can be parameters of the class, see docs/reference/annotations.md",
 	}
 }
 
@@ -64,6 +64,8 @@ type Rule struct {
 	Needless bool
 	// Removed is set if the annotation is removed, and something else applies from then on.
 	Removed bool
+	// ByHand is set if only people can write what To needs.
+	ByHand  bool
 	convert func(*call)
 }
 
@@ -272,6 +274,7 @@ type corsDefaults struct {
 	methods, headers string
 	credentials      bool
 	age              string // seconds
+	expression       bool   // cors-allow-origin may be a regular expression
 }
 
 // cors translates the options of CORS, turned on by one of them.
@@ -281,7 +284,11 @@ func cors(enable string, d corsDefaults) func(*call) {
 			return // the others mean nothing alone
 		}
 		origin := c.value("cors-allow-origin")
-		if patterns := c.value("cors-allow-origin-regex"); patterns != "" {
+		patterns := c.value("cors-allow-origin-regex")
+		if d.expression && strings.ContainsAny(origin, `^\(`) {
+			patterns, origin = origin, ""
+		}
+		if patterns != "" {
 			var lines []string
 			for _, pattern := range strings.Fields(patterns) {
 				start, begins := strings.CutPrefix(pattern, "^")
@@ -388,7 +395,7 @@ files. It lists the other annotations by object, with what to do instead; its ex
 The annotations of the other controller stay beside ours while that controller serves the object, so
 that no route loses its protection on the way. With ` + "`--class`" + `, an Ingress whose annotations
 were all translated gets our class and loses the old annotations. An Ingress with other annotations
-left keeps its class. ` + "`--remove`" + ` removes the translated annotations whatever the class is.
+left keeps its class, and so does one to a Service with an annotation left that protects something. ` + "`--remove`" + ` removes the translated annotations whatever the class is.
 Use it if hapsnap serves the old class.
 
 The third column of the tables says how the two compare:
@@ -397,6 +404,7 @@ The third column of the tables says how the two compare:
 - *differs*: it does so apart from what the note says. If the difference depends on the value,
   ` + "`compiler migrate`" + ` reports it for the object.
 - *said*: the annotation is removed, with a warning that says what applies instead.
+- *by hand*: as refused, until the object has the option, which only you can write.
 - *refused*: the annotation stays, with an error, and the Ingress stays with its controller.
 
 A value that turns something off, such as ` + "`false`" + `, is removed without a message.

@@ -16,6 +16,7 @@ import (
 type Set struct {
 	routes     []setRoute
 	ports      map[string]map[string]string // numbers by name, by NAMESPACE/NAME of the Service
+	services   map[string]map[string]string // annotations, by NAMESPACE/NAME
 	configMaps map[string]map[string]string // data, by NAMESPACE/NAME
 	users      map[string]string            // the key auth of Secrets, by NAMESPACE/NAME
 	served     map[string]bool              // the dialects whose controllers may serve an Ingress, by name
@@ -32,7 +33,7 @@ type setRoute struct {
 
 // readSet reads the objects of files.
 func readSet(files []string) (*Set, error) {
-	s := &Set{ports: map[string]map[string]string{}, configMaps: map[string]map[string]string{}, users: map[string]string{}, served: map[string]bool{}}
+	s := &Set{ports: map[string]map[string]string{}, services: map[string]map[string]string{}, configMaps: map[string]map[string]string{}, users: map[string]string{}, served: map[string]bool{}}
 	for _, name := range files {
 		_, _, err := manifests.EditFile(name, func(object *yaml.Node, _ int) bool {
 			s.add(object)
@@ -57,6 +58,7 @@ func (s *Set) add(n *yaml.Node) {
 			numbers[text(p, "name")] = text(p, "port")
 		}
 		s.ports[namespace+"/"+name] = numbers
+		s.services[namespace+"/"+name] = mapping(child(child(n, "metadata"), "annotations"))
 	case "Secret":
 		auth := text(child(n, "stringData"), "auth")
 		if decoded, err := base64.StdEncoding.DecodeString(text(child(n, "data"), "auth")); auth == "" && err == nil {
@@ -99,6 +101,14 @@ func served(class string, annotations map[string]string) []Dialect {
 		return spoken
 	}
 	return usual
+}
+
+// annotationsOf returns the annotations of a Service.
+func (s *Set) annotationsOf(namespace, service string) map[string]string {
+	if s == nil {
+		return nil
+	}
+	return s.services[namespace+"/"+service]
 }
 
 // portOf returns the number or the name of a backend's port.

@@ -133,7 +133,7 @@ func TestErrorsNameThisProgram(t *testing.T) {
 		{[]string{"pin", "r9", "--store", store}, process.ExitUsage, "hapsnap: the store holds no snapshot r9\n\thint: name one that hapsnap history lists, in full, as r12, or head\n"},
 		{[]string{"pinn"}, process.ExitUsage, "hapsnap: unknown command \"pinn\" for \"hapsnap\"\n\thint: did you mean pin or sign?\n"},
 		{[]string{"pin", "r1", "--stroe", store}, process.ExitUsage, "hapsnap: unknown flag: --stroe\n\thint: did you mean --state or --store?\n"},
-		{[]string{"pin"}, process.ExitUsage, "hapsnap: accepts 1 arg(s), received 0\n\thint: see hapsnap pin --help\n"},
+		{[]string{"pin"}, process.ExitUsage, "hapsnap: no argument is given; the command is hapsnap pin SNAPSHOT\n\thint: see hapsnap pin --help\n"},
 		{[]string{"history"}, process.ExitUsage, "hapsnap: no store is named, and there is no cluster to find it in\n\thint: name the store with --store or HAPSNAP_STORE, or add a context: hapsnap context add NAME --store STORE\n"},
 		{[]string{"status"}, process.ExitUsage, "hapsnap: neither a state, a store nor a program is named\n\thint: use --state, --store or --address, or add a context: hapsnap context add NAME --store STORE\n"},
 		{[]string{"diff", "r1", "manifests"}, process.ExitUsage, "hapsnap: r1 is a snapshot, and no store is named\n\thint: use --store or HAPSNAP_STORE, or name it as STORE@r1\n"},

@@ -14,6 +14,8 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/hapsnap/hapsnap/internal/process"
 )
 
 // Read reads the manifests in a directory and below it, or in one file. It skips hidden files and directories.
@@ -303,10 +305,13 @@ func (l *listing) add(path string, entered map[string]bool) error {
 	} else if err == nil && info.Mode().IsRegular() && l.wanted(filepath.Base(path)) {
 		l.files = append(l.files, file{path, info})
 	}
-	if errors.Is(err, fs.ErrNotExist) && (isGone(path) || !l.wanted(filepath.Base(path))) {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if isGone(path) || !l.wanted(filepath.Base(path)) {
 		return nil
 	}
-	return err
+	return process.WithHint(fmt.Errorf("%s is a symbolic link that leads to nothing: %w", path, err), "restore what it leads to, or remove the link: without it nobody can tell what is missing")
 }
 
 // isGone reports whether nothing exists under a name, not even a symbolic link without a target, as there is

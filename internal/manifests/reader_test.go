@@ -37,9 +37,15 @@ func TestReadRefusesWhatItCannotSee(t *testing.T) {
 	if err := os.Symlink("web2.yaml", filepath.Join(dir, "loop", "web2.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{filepath.Join(dir, "missing"), os.DevNull, filepath.Join(dir, "link"), filepath.Join(dir, "loop")} {
-		if set, err := Read(path); err == nil {
-			t.Errorf("Read(%s) = %v, want an error", path, set)
+	for path, want := range map[string]string{
+		"missing": "no such file or directory", os.DevNull: "is neither a directory nor a file",
+		"link": "gone.yaml is a symbolic link that leads to nothing", "loop": "web2.yaml",
+	} {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		if set, err := Read(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Read(%s) = %v, %v, want an error with %s", path, set, err, want)
 		}
 	}
 }

@@ -191,8 +191,8 @@ func report(w io.Writer, program string, err error) {
 	}
 }
 
-// Args turns the errors of a cobra argument check into usage errors. For a command with verbs, the error names
-// the verb that may be meant.
+// Args turns the errors of a cobra argument check into usage errors, which say how the command is written. For a
+// command with verbs, the error names the verb that may be meant.
 func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		err := check(cmd, args)
@@ -202,7 +202,18 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 		case cmd.HasAvailableSubCommands() && len(args) > 0:
 			return WithHint(Usage("%w", err), verbHint(cmd, args[0]))
 		}
-		return WithHint(Usage("%w", err), seeHelp(cmd))
+		given := fmt.Sprintf("%d arguments are given", len(args))
+		switch len(args) {
+		case 0:
+			given = "no argument is given"
+		case 1:
+			given = fmt.Sprintf("one argument is given, %q", args[0])
+		}
+		hint := seeHelp(cmd)
+		if f := cmd.Flags().Lookup("filename"); f != nil && !f.Changed && len(args) == 1 {
+			hint = "manifests are named with -f, as in -f " + args[0] + "; " + hint
+		}
+		return WithHint(Usage("%s; the command is %s", given, strings.TrimSuffix(cmd.UseLine(), " [flags]")), hint)
 	}
 }
 

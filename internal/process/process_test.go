@@ -139,6 +139,28 @@ func TestMainTreatsUnknownFlagAsUsage(t *testing.T) {
 	}
 }
 
+func TestArgsSaysHowTheCommandIsWritten(t *testing.T) {
+	for want, args := range map[string][]string{
+		"no argument is given; the command is tool pin SNAPSHOT -f DIR":        nil,
+		`one argument is given, "r1"; the command is tool pin SNAPSHOT -f DIR`: {"r1"},
+		"3 arguments are given; the command is tool pin SNAPSHOT -f DIR":       {"r1", "r2", "r3"},
+		"manifests are named with -f, as in -f m; see tool pin --help":         {"m"},
+		`see tool pin --help`: {"m", "-f", "other"},
+	} {
+		root := &cobra.Command{Use: "tool"}
+		verb := &cobra.Command{Use: "pin SNAPSHOT -f DIR [flags]", Args: Args(cobra.ExactArgs(2)), Run: func(*cobra.Command, []string) {}}
+		verb.Flags().StringP("filename", "f", "", "")
+		root.AddCommand(verb)
+		root.SetArgs(append([]string{"pin"}, args...))
+		root.SetErr(io.Discard)
+		root.SetOut(io.Discard)
+		err := root.Execute()
+		if err == nil || err.Error() != want && Hint(err) != want {
+			t.Errorf("%q: %v, %q; want %s", args, err, Hint(err), want)
+		}
+	}
+}
+
 func TestLoggerRefusesUnknownLevelAndFormat(t *testing.T) {
 	for _, o := range []LogOptions{{Level: "loud", Format: "text"}, {Level: "info", Format: "xml"}} {
 		if _, err := o.Logger(io.Discard); Code(t.Context(), err) != ExitUsage {

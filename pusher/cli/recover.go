@@ -59,8 +59,11 @@ that either. A snapshot cannot be made from the files of an instance, since the 
 API rewrites them and they hold values of Secrets.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.instance == "" || f.state == "" {
-				return process.WithHint(process.Usage("--from-instance or --state is missing"), "name an instance that pusher status lists, and the state of the pusher")
+			if f.instance == "" {
+				return process.WithHint(process.Usage("--from-instance is missing"), "name an instance that pusher status lists")
+			}
+			if f.state == "" {
+				return process.WithHint(process.Usage("--state is missing"), "use the value of pusher run --state")
 			}
 			if inSecret(f.state) && f.kept == "" {
 				return process.WithHint(process.Usage("--snapshots-dir is missing, a Secret holds no snapshots"), "use the directory of pusher run --snapshots-dir, on this machine")

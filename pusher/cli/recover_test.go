@@ -45,7 +45,8 @@ func TestRecover(t *testing.T) {
 			t.Errorf("%v: exit code %d, said %s", args, got, errs)
 		}
 	}
-	fails(process.ExitUsage, "--from-instance or --state is missing")
+	fails(process.ExitUsage, "--from-instance is missing")
+	fails(process.ExitUsage, "--state is missing", "--from-instance", "edge-1", "--state", "")
 	fails(process.ExitUsage, "--snapshots-dir is missing", "--from-instance", "edge-1", "--state", "secret:edge/pusher")
 	fails(process.ExitFailure, "the pusher has not kept it", "--from-instance", "edge-1", "--snapshots-dir", t.TempDir())
 	fails(process.ExitFailure, "does not name a snapshot", "--from-instance", "edge-2")

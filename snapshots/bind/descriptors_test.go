@@ -70,6 +70,10 @@ frontend f
 b\ind :80
 bind :81,:82 # ,:83
 `, Descriptors{Checks: 3, Listeners: 2, MaxConn: 300}},
+		"servers of templates": {`backend a
+    server-template s 4 10.0.0.1:80 check
+    server-template t 3-9 10.0.0.1:80 check agent-check
+`, Descriptors{Checks: 4 + 2*7}},
 		"maxconn of a server is none of the worker": {"global\n maxconn 300\ndefaults\n maxconn 7\nbackend a\n server s1 10.0.0.1:80 maxconn 5\n", Descriptors{MaxConn: 300}},
 	} {
 		if got := CountDescriptors([]byte(test.config)); got != test.want {

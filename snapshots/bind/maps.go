@@ -99,8 +99,10 @@ func lookedUp(config []byte) []string {
 		if directive {
 			text = []byte(options)
 		}
+		oddFrom := firstOdd(text)
 		for token, use := range mapUses(text) {
-			if use == mapText || use == mapNamed && !directive {
+			odd := oddFrom <= token[0]
+			if !odd && (use == mapText || use == mapNamed && !directive) {
 				continue
 			}
 			name := string(text[token[0]:token[1]])
@@ -108,11 +110,32 @@ func lookedUp(config []byte) []string {
 			if !known {
 				order = append(order, name)
 			}
-			used[name] = !directive && (only || !known) && use == mapLookup
+			used[name] = !directive && !odd && (only || !known) && use == mapLookup
 		}
 	}
 	return slices.DeleteFunc(order, func(name string) bool { return !used[name] })
 }
+
+// firstOdd returns where in a line the first word begins that mapUses may read in another way than HAProxy, or the end of the line:
+// one with quotes or escapes in its middle, as in set-"map(maps/x.map)", or with an environment variable; and a keyword in quotes,
+// which counts as text elsewhere. What mapUses says of the words before is right.
+func firstOdd(line []byte) int {
+	if !bytes.ContainsAny(line, "\"'\\$") {
+		return len(line)
+	}
+	for _, w := range (haproxycfg.Line{Text: line}).Words() {
+		raw := line[w.Start:w.End]
+		whole := raw[0] == '"' && bytes.Count(raw, []byte{'"'}) == 2 && !bytes.Contains(raw, []byte{'\\'}) || raw[0] == '\'' && bytes.Count(raw, []byte{'\''}) == 2
+		whole = whole && len(raw) > 1 && raw[len(raw)-1] == raw[0]
+		if w.Variable || w.Quoted && (!whole || strings.HasPrefix(w.Text, "-") || slices.Contains(conditionWords, strings.TrimLeft(w.Text, "!"))) {
+			return w.Start
+		}
+	}
+	return len(line)
+}
+
+// conditionWords have a meaning between the words of a line.
+var conditionWords = []string{"{", "}", "if", "unless", "file", "lf-file", "errorfile"}
 
 // mapUse says what the path of a map is where a line of haproxy.cfg has it.
 type mapUse int
@@ -127,7 +150,7 @@ const (
 var (
 	// lookup matches what precedes the path of a map that is looked up by whole keys or by the longest prefix.
 	// HAProxy keeps both in trees, where the order of entries does not matter. For all other look-ups it does.
-	lookup = regexp.MustCompile(`(?:^|[^A-Za-z0-9_-])map(?:_(?:str|beg)(?:_(?:str|int))?)?\($`)
+	lookup = regexp.MustCompile(`(?:^|[^A-Za-z0-9_.-])map(?:_(?:str|beg)(?:_(?:str|int))?)?\($`)
 	// fileArgument matches what precedes the file of another converter, of an action such as set-map, and of a
 	// converter in Lua.
 	fileArgument = regexp.MustCompile(`[A-Za-z0-9_.-]*(?:map|acl|lua)[A-Za-z0-9_.-]*\([ \\"']*$`)

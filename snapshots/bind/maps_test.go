@@ -2,7 +2,14 @@ package bind
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
 	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -142,40 +149,47 @@ func TestTextThatNamesAMap(t *testing.T) {
 	t.Parallel()
 	const file = "/etc/haproxy/maps/a-"
 	for line, want := range map[string]struct{ rewritten, changeable bool }{
-		"http-request set-header X-A 'maps/a.map'":                                           {false, true},
-		"http-request set-header X-A maps/a.map if TRUE":                                     {false, true},
-		`http-request set-header X-A "see map_dir(maps/a.map)"`:                              {false, true},
-		"http-request set-header X-A 'if' if { path maps/a.map }":                            {false, true},
-		"http-request set-header X-A '%%[path,map_dir(maps/a.map)]'":                         {false, true},
-		"http-response add-header X-A '%%%[path,map_dir(maps/a.map)]'":                       {true, false},
-		"http-request set-header X-A %[path,map_str(maps/a.map)]":                            {true, true},
-		`http-request set-header X-A "x %[path,map_str(maps/a.map,-)]"`:                      {true, true},
-		"http-request redirect location 'https://x/?maps/a.map'%[pathq] code 302":            {false, true},
-		"redirect prefix '/map_end(maps/a.map)'":                                             {false, true},
-		"http-request replace-path '^/%[path,map_dir(maps/a.map)]' '/x'":                     {false, true},
-		"http-request del-header 'lua.x(maps/a.map)' -m reg":                                 {false, true},
-		"http-request auth realm 'map_dir(maps/a.map)' unless { http_auth(u) }":              {false, true},
-		"http-request set-var-fmt(txn.x) 'maps/a.map'":                                       {false, true},
-		"http-request return status 200 content-type text/plain string 'map_ip(maps/a.map)'": {false, true},
-		"http-request return status 200 content-type text/plain lf-file 'maps/a.map'":        {true, false},
-		"http-check send meth GET uri '/map_dir(maps/a.map)'":                                {false, true},
-		"http-request deny if { path -m reg '^/map_dir(maps/a.map)$' }":                      {false, true},
-		"http-request deny if { path -m str -- -f maps/a.map }":                              {false, true},
-		"http-request deny if { path -m str -i -f maps/a.map } !{ src 10.0.0.1 }":            {true, false},
-		"http-request deny if !{ path,map_reg(maps/a.map) -m found }":                        {true, false},
-		"acl x path -m reg '^/map_dir(maps/a.map)$'":                                         {false, true},
-		"acl x path -M -f maps/a.map":                                                        {true, false},
-		"acl x path -f 'maps/a.map'":                                                         {true, false},
-		"acl x path,map_end(maps/a.map) -m found":                                            {true, false},
-		"http-request set-map(maps/a.map) %[src] x":                                          {true, false},
-		"http-request set-var(txn.x) 'path,map_dir(\"maps/a.map\")'":                         {true, false},
-		"http-request set-var(txn.x) path,lua.find(maps/a.map)":                              {true, false},
-		"http-request set-var(txn.x) str(maps/a.map)":                                        {true, true},
-		"http-request lua.auth 'x' '/?map_dir(maps/a.map)'":                                  {false, true},
-		"http-request lua.auth maps/a.map":                                                   {true, true},
-		"a-keyword-to-come 'maps/a.map'":                                                     {true, true},
-		"log-format 'maps/a.map %ci'":                                                        {false, true},
-		"# maps/a.map":                                                                       {false, true},
+		"http-request set-header X-A 'maps/a.map'":                                              {false, true},
+		"http-request set-header X-A maps/a.map if TRUE":                                        {false, true},
+		`http-request set-header X-A "see map_dir(maps/a.map)"`:                                 {false, true},
+		"http-request set-header X-A 'if' if { path maps/a.map }":                               {false, false},
+		"http-request set-header X-A '%%[path,map_dir(maps/a.map)]'":                            {false, true},
+		"http-response add-header X-A '%%%[path,map_dir(maps/a.map)]'":                          {true, false},
+		"http-request set-header X-A %[path,map_str(maps/a.map)]":                               {true, true},
+		`http-request set-header X-A "x %[path,map_str(maps/a.map,-)]"`:                         {true, true},
+		"http-request redirect location 'https://x/?maps/a.map'%[pathq] code 302":               {false, false},
+		"redirect prefix '/map_end(maps/a.map)'":                                                {false, true},
+		"http-request replace-path '^/%[path,map_dir(maps/a.map)]' '/x'":                        {false, true},
+		"http-request del-header 'lua.x(maps/a.map)' -m reg":                                    {false, true},
+		"http-request auth realm 'map_dir(maps/a.map)' unless { http_auth(u) }":                 {false, true},
+		"http-request set-var-fmt(txn.x) 'maps/a.map'":                                          {false, true},
+		"http-request return status 200 content-type text/plain string 'map_ip(maps/a.map)'":    {false, true},
+		"http-request return status 200 content-type text/plain lf-file 'maps/a.map'":           {true, false},
+		"http-check send meth GET uri '/map_dir(maps/a.map)'":                                   {false, true},
+		"http-request deny if { path -m reg '^/map_dir(maps/a.map)$' }":                         {false, true},
+		"http-request deny if { path -m str -- -f maps/a.map }":                                 {false, true},
+		"http-request deny if { path -m str -i -f maps/a.map } !{ src 10.0.0.1 }":               {true, false},
+		"http-request deny if !{ path,map_reg(maps/a.map) -m found }":                           {true, false},
+		"acl x path -m reg '^/map_dir(maps/a.map)$'":                                            {false, true},
+		"acl x path -M -f maps/a.map":                                                           {true, false},
+		"acl x path -f 'maps/a.map'":                                                            {true, false},
+		"acl x path,map_end(maps/a.map) -m found":                                               {true, false},
+		"http-request set-map(maps/a.map) %[src] x":                                             {true, false},
+		`http-request set-""map(maps/a.map) %[src] x`:                                           {true, false},
+		`http-request "set-"'map(maps/a.map)' %[src] x`:                                         {true, false},
+		`http-request set-"${NOTHING}"map(maps/a.map) %[src] x`:                                 {true, false},
+		`http-request set-var(txn.x) path,lua."map(maps/a.map)"`:                                {true, false},
+		`http-request set-var(txn.x) path,map_str(maps/a.map) if { path -m reg -- "^/\d'"'x' }`: {true, true},
+		"http-request set-var(txn.x) path,lua.map(maps/a.map)":                                  {true, false},
+		`http-request deny "if" "{" src -f maps/a.map }`:                                        {false, false},
+		"http-request set-var(txn.x) 'path,map_dir(\"maps/a.map\")'":                            {true, false},
+		"http-request set-var(txn.x) path,lua.find(maps/a.map)":                                 {true, false},
+		"http-request set-var(txn.x) str(maps/a.map)":                                           {true, true},
+		"http-request lua.auth 'x' '/?map_dir(maps/a.map)'":                                     {false, true},
+		"http-request lua.auth maps/a.map":                                                      {true, true},
+		"a-keyword-to-come 'maps/a.map'":                                                        {true, true},
+		"log-format 'maps/a.map %ci'":                                                           {false, true},
+		"# maps/a.map":                                                                          {false, true},
 	} {
 		config := "listen l\n    use_backend %[path,map(maps/a.map)]\n    " + line + "\n"
 		files := []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config)}, {Path: "maps/a.map", Content: []byte("a 1\n")}}
@@ -183,6 +197,80 @@ func TestTextThatNamesAMap(t *testing.T) {
 		if rewritten, changeable := bytes.Count(b.Config, []byte(file)) == 2, len(b.Maps) == 1; rewritten != want.rewritten || changeable != want.changeable {
 			t.Errorf("%s: rewritten %v, changeable %v", line, rewritten, changeable)
 		}
+	}
+}
+
+// otherUses are lines that use a map in another way than by looking up whole keys or the longest prefix.
+var otherUses = []string{
+	"http-request set-header X %[path,map_reg(maps/a.map)]",
+	"http-request set-header X %[path,map_end(maps/a.map,x)] if { path -m beg /x }",
+	"http-request set-var(txn.x) path,map_dom(maps/a.map)",
+	"http-request deny if { path,map_sub(maps/a.map) -m found }",
+	"http-request set-map(maps/a.map) %[src] x",
+	"http-request del-map(maps/a.map) %[src]",
+	"http-request add-acl(maps/a.map) %[src]",
+	"http-request del-acl(maps/a.map) %[src]",
+	"acl y path,map_dir(maps/a.map) -m found",
+	"http-request return status 200 content-type text/plain file maps/a.map",
+}
+
+// respelled returns a line with quotes and escapes at random places, which HAProxy reads as the same words.
+func respelled(random *rand.Rand, line string) string {
+	words := strings.Split(line, " ")
+	for range 1 + random.IntN(3) {
+		i := random.IntN(len(words))
+		w := words[i]
+		if strings.ContainsAny(w, `"'\\`) || strings.HasPrefix(w, "maps/") {
+			continue
+		}
+		from := random.IntN(len(w))
+		to := from + random.IntN(len(w)-from+1)
+		if at := strings.Index(w, "maps/"); at >= 0 { // a path in which something is respelled is not found on an instance
+			from = random.IntN(max(1, at-1))
+			to = from + random.IntN(at-from+1)
+		}
+		switch quote := []string{`"`, "'"}[random.IntN(2)]; random.IntN(3) {
+		case 0:
+			w = w[:from] + quote + w[from:to] + quote + w[to:]
+		case 1:
+			w = fmt.Sprintf(`%s\x%02x%s`, w[:from], w[from], w[from+1:])
+		case 2:
+			w = w[:from] + `"${HAPSNAP_NOTHING}"` + w[from:]
+		}
+		words[i] = w
+	}
+	return strings.Join(words, " ")
+}
+
+// However a line is written, a map that it uses in another way is not changed at run time. HAProxy takes all of these lines.
+func TestOtherUsesHoweverTheyAreWritten(t *testing.T) {
+	t.Parallel()
+	haproxy, err := exec.LookPath(cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
+	if err != nil {
+		haproxy = "/usr/sbin/haproxy"
+	}
+	const head = "defaults\n    mode http\n    timeout connect 1s\n    timeout client 1s\n    timeout server 1s\nlisten l\n    bind 127.0.0.1:1\n" +
+		"    http-request set-header Y %[path,map(maps/a.map)]\n"
+	random := rand.New(rand.NewPCG(7, 8))
+	all := head
+	for range 300 {
+		line := "    " + respelled(random, otherUses[random.IntN(len(otherUses))]) + "\n"
+		all += line
+		if slices.Contains(lookedUp([]byte(head+line)), "maps/a.map") {
+			t.Errorf("with this line the map counts as changeable: %s", line)
+		}
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"maps/a.map": "10.0.0.1 x\n", "haproxy.cfg": all} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := exec.CommandContext(t.Context(), haproxy, "-c", "-f", "haproxy.cfg")
+	check.Dir, check.Env = dir, append(os.Environ(), "HAPSNAP_NOTHING=")
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Errorf("HAProxy does not take these lines: %v\n%s", err, out)
 	}
 }
 

@@ -417,7 +417,7 @@ func CountDescriptors(config []byte) Descriptors {
 		case section.HasServers() && line.Is("server"):
 			found.Checks += servers.read(words(line)).count()
 		case section.HasServers() && line.Is("server-template"):
-			found.Checks += number(slices.Concat(line.Texts(), make([]string, 3))[2]) * servers.read(words(line)).count()
+			found.Checks += templated(slices.Concat(line.Texts(), make([]string, 3))[2]) * servers.read(words(line)).count()
 		}
 	}
 	return found
@@ -446,6 +446,15 @@ func AppendWords(list [][]byte, line haproxycfg.Line) [][]byte {
 		return list[:before] // a scope
 	}
 	return list
+}
+
+// templated returns how many servers a server-template makes: HAProxy takes a number, or the range of their numbers as LOW-HIGH.
+func templated(word string) int {
+	low, high, isRange := strings.Cut(word, "-")
+	if !isRange {
+		return number(word)
+	}
+	return max(0, number(high)-number(low)+1)
 }
 
 // number reads a number; other text is 0.

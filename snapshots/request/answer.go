@@ -172,6 +172,8 @@ func (a Answer) Who(services []string) string {
 		return fmt.Sprintf("HAProxy itself: %d to %s", a.Status, a.Location)
 	case a.Status != 0 && (a.Backend == "" || a.Status != 503):
 		return fmt.Sprintf("HAProxy itself: %d", a.Status)
+	case a.Status != 0 && len(services) == 0:
+		return fmt.Sprintf("HAProxy itself: %d, for no Service is behind backend %s: its routes are closed, or their Service does not exist", a.Status, a.Backend)
 	case a.Status != 0:
 		return fmt.Sprintf("HAProxy itself: %d, for backend %s has no server", a.Status, a.Backend)
 	case len(services) == 0:
