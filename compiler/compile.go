@@ -150,6 +150,9 @@ func Compile(ctx context.Context, in Input, check checker) (Result, error) {
 		why, ok := crashOf(err)
 		if panicked = panicked || why.panicked; !ok || n == mostCrashes || ctx.Err() != nil {
 			r.Panicked = panicked
+			if err == nil {
+				in.Crashes.ended(in.Objects)
+			}
 			return r, err
 		}
 		if why.panicked {

@@ -55,6 +55,7 @@ func crashOf(err error) (crash, bool) {
 type crashes struct {
 	lock  sync.Mutex
 	known map[diag.Object]crashed
+	sound inputs.Inputs // of the last compile that came to an end
 }
 
 // crashed is an object as it was when it made a compile crash, and the diagnostic that reports it.
@@ -96,7 +97,34 @@ func (c *crashes) copy() *crashes {
 	}
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	return &crashes{known: maps.Clone(c.known)}
+	return &crashes{known: maps.Clone(c.known), sound: c.sound}
+}
+
+// ended records the objects of a compile that came to an end.
+func (c *crashes) ended(in inputs.Inputs) {
+	if c != nil {
+		c.lock.Lock()
+		defer c.lock.Unlock()
+		c.sound = in
+	}
+}
+
+// news returns those objects that were not in the last compile that came to an end, nil if that are most.
+func (c *crashes) news(all []anObject) []anObject {
+	if c == nil {
+		return nil
+	}
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	sound := map[diag.Object]any{}
+	for _, o := range everyObject(c.sound) {
+		sound[o.ref] = o.value
+	}
+	news := slices.DeleteFunc(slices.Clone(all), func(o anObject) bool { return sound[o.ref] == o.value })
+	if 2*len(news) > len(all) {
+		return nil
+	}
+	return news
 }
 
 func (c *crashes) add(o anObject, said diag.Diagnostic, own bool) {
@@ -138,6 +166,9 @@ func crashing(ctx context.Context, in Input, check checker) (o anObject, own, fo
 	if ok, err := passes(len(all)); ok || err != nil {
 		return anObject{}, false, false
 	}
+	if o, found, err := crashingAlone(in.Crashes.news(all), all, without); found || err != nil {
+		return o, true, found
+	}
 	n, err := boundary(len(all), passes)
 	if err != nil || n < 0 {
 		return anObject{}, false, false
@@ -145,6 +176,18 @@ func crashing(ctx context.Context, in Input, check checker) (o anObject, own, fo
 	others := slices.DeleteFunc(slices.Clone(all[:n]), func(other anObject) bool { return !other.routes || other.ref.Namespace == all[n].ref.Namespace })
 	ok, err := without(slices.Concat(others, all[n+1:]))
 	return all[n], !ok && err == nil, true
+}
+
+// crashingAlone searches for a route among new ones that makes a compile crash without all other routes too. It is the one that
+// a search among all objects finds, too, so that no result depends on earlier compiles. But this search takes few compiles: a
+// tenant who changes such an object all the time would hold up everybody.
+func crashingAlone(news, all []anObject, without func([]anObject) (bool, error)) (o anObject, found bool, err error) {
+	n, err := boundary(len(news), func(n int) (bool, error) { return without(news[n:]) })
+	if err != nil || n < 0 || !news[n].routes {
+		return anObject{}, false, err
+	}
+	ok, err := without(slices.DeleteFunc(slices.Clone(all), func(other anObject) bool { return !other.routes || other.ref == news[n].ref }))
+	return news[n], !ok && err == nil, err
 }
 
 // usersLast orders objects for a search: what others use comes before them. So the search finds a route, and not the Gateway

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -145,6 +146,33 @@ func TestManyObjectsThatCrash(t *testing.T) {
 	expect("when most of them are sound", 2, 50)
 }
 
+// A tenant who changes an object that makes HAProxy crash all the time holds up the others a little: what is new since the last
+// compile that came to an end is sought first. What is left out is the same as after a start.
+func TestCrashesAreSoughtAmongNewObjects(t *testing.T) {
+	t.Parallel()
+	remembered := inputOf(t, inputs.Inputs{})
+	remembered.Crashes = compiler.NewCrashes()
+	compile := func(input compiler.Input, in inputs.Inputs, check *fragile) string {
+		t.Helper()
+		input.Objects = in
+		r, err := compiler.Compile(t.Context(), input, check)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(r.Draft.Quarantined)
+	}
+	world := worlds.Ingresses(300)
+	compile(remembered, world, &fragile{text: "X-Fragile"})
+	for n := range 4 {
+		in := worlds.Annotate(worlds.Annotate(world, 150, "hapsnap.dev/response-headers", fmt.Sprintf("set X-Fragile %d", n)), 20, "hapsnap.dev/response-headers", fmt.Sprintf("set X-Sound %d", n))
+		check := &fragile{text: "X-Fragile"}
+		got, want := compile(remembered, in, check), compile(inputOf(t, inputs.Inputs{}), in, &fragile{text: "X-Fragile"})
+		if calls := check.calls.Load(); got != want || calls > 7 {
+			t.Errorf("%s are left out after %d checks, and %s after a start", got, calls, want)
+		}
+	}
+}
+
 // together is a check that panics for two texts, if it sees both.
 type together [2]string
 
@@ -165,9 +193,20 @@ func TestObjectsThatCrashTogether(t *testing.T) {
 	for i := 120; i < 125; i++ {
 		in = worlds.Annotate(in, i, "hapsnap.dev/response-headers", "set X-Other yes")
 	}
-	r, err := compiler.Compile(t.Context(), inputOf(t, in), together{"X-One", "X-Other"})
-	if err != nil || len(r.Draft.Quarantined) != 5 {
-		t.Errorf("%v, left out are %v", err, r.Draft.Quarantined)
+	for name, before := range map[string]bool{"at the start": false, "later, when the one of the other namespace is new": true} {
+		input := inputOf(t, in)
+		input.Crashes = compiler.NewCrashes()
+		if before {
+			input.Objects.Ingresses = slices.Delete(slices.Clone(in.Ingresses), 50, 51)
+			if r, err := compiler.Compile(t.Context(), input, together{"X-One", "X-Other"}); err != nil || len(r.Draft.Quarantined) != 0 {
+				t.Fatalf("%s: before, %v, left out are %v", name, err, r.Draft.Quarantined)
+			}
+			input.Objects = in
+		}
+		r, err := compiler.Compile(t.Context(), input, together{"X-One", "X-Other"})
+		if err != nil || len(r.Draft.Quarantined) != 5 {
+			t.Errorf("%s: %v, left out are %v", name, err, r.Draft.Quarantined)
+		}
 	}
 }
 
