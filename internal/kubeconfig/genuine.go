@@ -50,6 +50,8 @@ func (t genuine) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case slices.Contains(telling, response.StatusCode):
 		is, err = t.refuses(r, response)
+	case response.StatusCode >= 300 && response.StatusCode < 400:
+		is = response.StatusCode == http.StatusNotModified // client-go would follow, and give its token to whoever is there
 	case response.StatusCode >= 200 && response.StatusCode < 300 && !t.isPlain(r.URL.Path):
 		is, err = t.succeeds(r, response)
 	}

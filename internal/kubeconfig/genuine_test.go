@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -180,6 +181,40 @@ func TestForeignLists(t *testing.T) {
 				t.Errorf("of a watch %s: %v, want %s", got, err, test.watch)
 			}
 		})
+	}
+}
+
+// Nobody follows what sends requests elsewhere, such as to a page for signing in: it would get the token.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1); r.Header.Get("Authorization") != "" {
+			t.Error("it got the token")
+		}
+		w.Header().Set("Content-Type", asJSON)
+		fmt.Fprint(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"edge"}}`)
+	}))
+	t.Cleanup(elsewhere.Close)
+	before := httptest.NewTLSServer(http.RedirectHandler(elsewhere.URL, http.StatusFound))
+	t.Cleanup(before.Close)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: %q, certificate-authority-data: %s}}]\nusers: [{name: a, user: {token: secret}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n", before.URL,
+		base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: before.Certificate().Raw})))
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, err := Options{File: path}.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.CoreV1().ConfigMaps("shop").Get(t.Context(), "edge", metav1.GetOptions{})
+	if !errors.Is(err, ErrForeign) || asked.Load() != 0 {
+		t.Errorf("%v, and something else was asked %d times", err, asked.Load())
 	}
 }
 
