@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler"
@@ -231,6 +232,24 @@ func TestCrashForgetsNoNames(t *testing.T) {
 	s := compiler.Source{Objects: watched{compiler.Given{Name: "memory", Set: set}, &named}, Config: inputOf(t, inputs.Inputs{}).Config}
 	check, _ := crashingHAProxy(t, "global", "kill -SEGV $$")
 	if _, _, err := s.Attempt(t.Context(), check, now, "test"); err == nil || len(named.Secrets) != 1 {
+		t.Errorf("%v, and the names are %v", err, named)
+	}
+}
+
+// After a panic for which nobody is to blame, nobody knows what the compile looked for: what was watched stays so.
+func TestPanicForgetsNoNames(t *testing.T) {
+	t.Parallel()
+	named := routing.Asked{Secrets: []types.NamespacedName{{Namespace: "shop", Name: "web-tls"}}}
+	set := manifests.ReadTexts(manifests.Text{File: "web.yaml", Data: []byte(simpleIngress("shop/web", "web.example", "/", ""))})
+	s := compiler.Source{Objects: watched{compiler.Given{Name: "memory", Set: set}, &named}, Config: inputOf(t, inputs.Inputs{}).Config}
+	s.Stages = func(ctx context.Context, name string) (context.Context, func(error)) {
+		if name == compiler.StageRender {
+			panic("it panics whatever the objects are")
+		}
+		return ctx, func(error) {}
+	}
+	r, _, err := s.Attempt(t.Context(), &validate.Checker{}, now, "test")
+	if !r.Panicked || err == nil || len(named.Secrets) != 1 {
 		t.Errorf("%v, and the names are %v", err, named)
 	}
 }
