@@ -158,7 +158,7 @@ func Compile(ctx context.Context, in Input, check checker) (Result, error) {
 		if why.panicked {
 			in.Memories = Memories{} // the panic may have damaged them
 		}
-		o, own, found := crashing(ctx, in, check)
+		o, own, found := crashing(ctx, in, check, why.doubtful)
 		if !found {
 			r.Panicked = panicked // a Result without the names that were looked for would have their watches end
 			return r, err

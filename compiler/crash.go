@@ -22,7 +22,8 @@ import (
 // and again after each start. So a binary search finds the object, and the compile leaves it out as if it did not exist,
 // since any code that reads it may panic. If the object protects something, all routes of its namespace are left out, so
 // that nothing is served without its protection. A HAProxy that crashes without any object too is at fault by itself, and
-// the compile is tried again.
+// the compile is tried again. So is one for which HAProxy hangs or is killed, since the machine may be slow or have too little memory,
+// unless a new route has that effect without all others.
 
 // mostCrashes is how many objects are left out for crashes in one compile. Finding one among n objects takes log2(n)
 // compiles.
@@ -36,16 +37,23 @@ const mostCrashesOfOne = 3
 // crash says why a compile came to no end.
 type crash struct {
 	panicked      bool // so that memories may be damaged
+	doubtful      bool // the machine may be at fault: it is slow, or has too little memory
 	message, hint string
 }
 
 // crashOf returns the crash of a compile that returned this error, if it is one.
 func crashOf(err error) (crash, bool) {
 	if p, ok := errors.AsType[process.PanicError](err); ok {
-		return crash{true, fmt.Sprintf("the compiler panics for it: %v", p.Value), "report it, with the object, as a mistake of hapsnap, in " + p.Place}, true
+		return crash{panicked: true, message: fmt.Sprintf("the compiler panics for it: %v", p.Value), hint: "report it, with the object, as a mistake of hapsnap, in " + p.Place}, true
 	}
 	if c, ok := errors.AsType[validate.CrashError](err); ok {
-		return crash{false, fmt.Sprintf("HAProxy crashes for it: %v", c), "report it, with the object, as a mistake of HAProxy"}, true
+		return crash{message: fmt.Sprintf("HAProxy crashes for it: %v", c), hint: "report it, with the object, as a mistake of HAProxy"}, true
+	}
+	switch {
+	case errors.Is(err, validate.ErrSilent):
+		return crash{doubtful: true, message: fmt.Sprintf("HAProxy does not end for it: %v", err), hint: "see which files it has HAProxy read"}, true
+	case errors.Is(err, validate.ErrKilled):
+		return crash{doubtful: true, message: fmt.Sprintf("HAProxy is killed for it: %v", err), hint: "see how much memory it has HAProxy take"}, true
 	}
 	return crash{}, false
 }
@@ -150,8 +158,9 @@ func caught(ctx context.Context, in Input, check checker) (r Result, err error) 
 
 // crashing searches for an object that makes a compile crash. With only the objects that sort before it, the compile
 // does not crash. With this object in addition, it does. A crash that does not happen again is no object's fault. Own says
-// that the compile crashes for this object without the routes of other namespaces too.
-func crashing(ctx context.Context, in Input, check checker) (o anObject, own, found bool) {
+// that the compile crashes for this object without the routes of other namespaces too. If the machine may be at fault, only a new
+// object is, and only if its compile crashes without all other routes too.
+func crashing(ctx context.Context, in Input, check checker, doubtful bool) (o anObject, own, found bool) {
 	all := slices.SortedFunc(slices.Values(everyObject(in.Objects)), func(a, b anObject) int { return usersLast(a.ref, b.ref) })
 	without := func(gone []anObject) (bool, error) {
 		short := in
@@ -163,10 +172,12 @@ func crashing(ctx context.Context, in Input, check checker) (o anObject, own, fo
 		return !crashed, ctx.Err()
 	}
 	passes := func(n int) (bool, error) { return without(all[n:]) }
-	if ok, err := passes(len(all)); ok || err != nil {
-		return anObject{}, false, false
+	if !doubtful { // a HAProxy that hangs takes ten minutes each time
+		if ok, err := passes(len(all)); ok || err != nil {
+			return anObject{}, false, false
+		}
 	}
-	if o, found, err := crashingAlone(in.Crashes.news(all), all, without); found || err != nil {
+	if o, found, err := crashingAlone(in.Crashes.news(all), all, without); found || err != nil || doubtful {
 		return o, true, found
 	}
 	n, err := boundary(len(all), passes)

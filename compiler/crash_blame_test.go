@@ -3,10 +3,12 @@ package compiler_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -171,6 +173,40 @@ func TestCrashesAreSoughtAmongNewObjects(t *testing.T) {
 		if calls := check.calls.Load(); got != want || calls > 7 {
 			t.Errorf("%s are left out after %d checks, and %s after a start", got, calls, want)
 		}
+	}
+}
+
+// A new object for which HAProxy hangs, or takes so much memory that the system kills it, is left out if it does so without all
+// other routes. If it takes several, the machine may be at fault, and the compile is tried again.
+func TestObjectsForWhichHAProxyNeverEnds(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ text, does, want string }{
+		"hangs":     {"X-Fragile", "sleep 100", "HAProxy does not end for it"},
+		"is killed": {"X-Fragile", "kill -KILL $$", "HAProxy is killed for it"},
+		"is slow":   {"X-Fragile.*X-Other", "sleep 100", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check, _ := crashingHAProxy(t, "X-Fragile", fmt.Sprintf("if tr '\\n' ' ' <haproxy.cfg | grep -q -e '%s'; then %s; fi", test.text, test.does))
+			check.Patience = 4 * time.Second
+			world := worlds.Annotate(worlds.Ingresses(40), 35, "hapsnap.dev/response-headers", "set X-Other yes")
+			input := inputOf(t, world)
+			input.Crashes = compiler.NewCrashes()
+			if _, err := compiler.Compile(t.Context(), input, check); err != nil {
+				t.Fatal(err)
+			}
+			input.Objects = worlds.Annotate(world, 7, "hapsnap.dev/response-headers", "set X-Fragile yes")
+			r, err := compiler.Compile(t.Context(), input, check)
+			if test.want == "" {
+				if !errors.Is(err, validate.ErrSilent) || len(r.Draft.Quarantined) != 0 {
+					t.Errorf("%v, left out are %v", err, r.Draft.Quarantined)
+				}
+				return
+			}
+			if err != nil || len(r.Draft.Quarantined) != 1 || r.Draft.Quarantined[0].Name != worlds.Name(7) || !strings.Contains(r.Draft.Quarantined[0].Reason, test.want) {
+				t.Errorf("%v, left out are %v", err, r.Draft.Quarantined)
+			}
+		})
 	}
 }
 

@@ -187,6 +187,9 @@ const patience = 10 * time.Minute
 // ErrSilent means that HAProxy did not end, and was killed.
 var ErrSilent = errors.New("HAProxy has not ended, and was killed")
 
+// ErrKilled means that somebody killed HAProxy. Most often it is the system, for the memory that HAProxy took.
+var ErrKilled = errors.New("HAProxy was killed")
+
 // check has HAProxy check the configuration that is staged in a folder.
 func (c *Checker) check(ctx context.Context, dir string, config []byte) (output, error) {
 	said, err := c.run(ctx, dir, stagedConfig, config)
@@ -248,9 +251,11 @@ func (c *Checker) run(ctx context.Context, dir, file string, config []byte) (out
 	}
 	exit, failed := errors.AsType[*exec.ExitError](err)
 	if err != nil && (!failed || exit.ExitCode() < 0) {
-		err = fmt.Errorf("check with %s: %w", c.Path, err)
-		if failed && crashed(exit) {
+		switch err = fmt.Errorf("check with %s: %w", c.Path, err); {
+		case failed && endedBy(exit, faults...):
 			err = CrashError{err}
+		case failed && endedBy(exit, syscall.SIGKILL):
+			err = fmt.Errorf("%w: %w", ErrKilled, err)
 		}
 		return output{}, err
 	}
@@ -279,12 +284,13 @@ type CrashError struct{ error }
 // Unwrap returns the error of the process.
 func (e CrashError) Unwrap() error { return e.error }
 
-// crashed reports whether a program ended by a mistake of its own, and not because somebody killed it.
-func crashed(exit *exec.ExitError) bool {
+// faults are the signals by which a program ends for a mistake of its own, and not because somebody killed it.
+var faults = []syscall.Signal{syscall.SIGSEGV, syscall.SIGABRT, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP}
+
+// endedBy reports whether a program ended by one of these signals.
+func endedBy(exit *exec.ExitError, signals ...syscall.Signal) bool {
 	status, ok := exit.Sys().(syscall.WaitStatus)
-	return ok && status.Signaled() && slices.Contains([]syscall.Signal{
-		syscall.SIGSEGV, syscall.SIGABRT, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP,
-	}, status.Signal())
+	return ok && status.Signaled() && slices.Contains(signals, status.Signal())
 }
 
 // shortageForm matches what HAProxy 2.6 to 3.4 write if the system does not give them memory or files. They write (null) in
