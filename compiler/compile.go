@@ -150,12 +150,15 @@ func Compile(ctx context.Context, in Input, check checker) (Result, error) {
 		why, ok := crashOf(err)
 		if panicked = panicked || why.panicked; !ok || n == mostCrashes || ctx.Err() != nil {
 			r.Panicked = panicked
+			if err == nil {
+				in.Crashes.ended(in.Objects)
+			}
 			return r, err
 		}
 		if why.panicked {
 			in.Memories = Memories{} // the panic may have damaged them
 		}
-		o, own, found := crashing(ctx, in, check)
+		o, own, found := crashing(ctx, in, check, why.doubtful)
 		if !found {
 			r.Panicked = panicked // a Result without the names that were looked for would have their watches end
 			return r, err

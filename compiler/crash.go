@@ -22,7 +22,8 @@ import (
 // and again after each start. So a binary search finds the object, and the compile leaves it out as if it did not exist,
 // since any code that reads it may panic. If the object protects something, all routes of its namespace are left out, so
 // that nothing is served without its protection. A HAProxy that crashes without any object too is at fault by itself, and
-// the compile is tried again.
+// the compile is tried again. So is one for which HAProxy hangs or is killed, since the machine may be slow or have too little memory,
+// unless a new route has that effect without all others.
 
 // mostCrashes is how many objects are left out for crashes in one compile. Finding one among n objects takes log2(n)
 // compiles.
@@ -36,16 +37,23 @@ const mostCrashesOfOne = 3
 // crash says why a compile came to no end.
 type crash struct {
 	panicked      bool // so that memories may be damaged
+	doubtful      bool // the machine may be at fault: it is slow, or has too little memory
 	message, hint string
 }
 
 // crashOf returns the crash of a compile that returned this error, if it is one.
 func crashOf(err error) (crash, bool) {
 	if p, ok := errors.AsType[process.PanicError](err); ok {
-		return crash{true, fmt.Sprintf("the compiler panics for it: %v", p.Value), "report it, with the object, as a mistake of hapsnap, in " + p.Place}, true
+		return crash{panicked: true, message: fmt.Sprintf("the compiler panics for it: %v", p.Value), hint: "report it, with the object, as a mistake of hapsnap, in " + p.Place}, true
 	}
 	if c, ok := errors.AsType[validate.CrashError](err); ok {
-		return crash{false, fmt.Sprintf("HAProxy crashes for it: %v", c), "report it, with the object, as a mistake of HAProxy"}, true
+		return crash{message: fmt.Sprintf("HAProxy crashes for it: %v", c), hint: "report it, with the object, as a mistake of HAProxy"}, true
+	}
+	switch {
+	case errors.Is(err, validate.ErrSilent):
+		return crash{doubtful: true, message: fmt.Sprintf("HAProxy does not end for it: %v", err), hint: "see which files it has HAProxy read"}, true
+	case errors.Is(err, validate.ErrKilled):
+		return crash{doubtful: true, message: fmt.Sprintf("HAProxy is killed for it: %v", err), hint: "see how much memory it has HAProxy take"}, true
 	}
 	return crash{}, false
 }
@@ -55,6 +63,7 @@ func crashOf(err error) (crash, bool) {
 type crashes struct {
 	lock  sync.Mutex
 	known map[diag.Object]crashed
+	sound inputs.Inputs // of the last compile that came to an end
 }
 
 // crashed is an object as it was when it made a compile crash, and the diagnostic that reports it.
@@ -96,7 +105,34 @@ func (c *crashes) copy() *crashes {
 	}
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	return &crashes{known: maps.Clone(c.known)}
+	return &crashes{known: maps.Clone(c.known), sound: c.sound}
+}
+
+// ended records the objects of a compile that came to an end.
+func (c *crashes) ended(in inputs.Inputs) {
+	if c != nil {
+		c.lock.Lock()
+		defer c.lock.Unlock()
+		c.sound = in
+	}
+}
+
+// news returns those objects that were not in the last compile that came to an end, nil if that are most.
+func (c *crashes) news(all []anObject) []anObject {
+	if c == nil {
+		return nil
+	}
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	sound := map[diag.Object]any{}
+	for _, o := range everyObject(c.sound) {
+		sound[o.ref] = o.value
+	}
+	news := slices.DeleteFunc(slices.Clone(all), func(o anObject) bool { return sound[o.ref] == o.value })
+	if 2*len(news) > len(all) {
+		return nil
+	}
+	return news
 }
 
 func (c *crashes) add(o anObject, said diag.Diagnostic, own bool) {
@@ -122,8 +158,9 @@ func caught(ctx context.Context, in Input, check checker) (r Result, err error) 
 
 // crashing searches for an object that makes a compile crash. With only the objects that sort before it, the compile
 // does not crash. With this object in addition, it does. A crash that does not happen again is no object's fault. Own says
-// that the compile crashes for this object without the routes of other namespaces too.
-func crashing(ctx context.Context, in Input, check checker) (o anObject, own, found bool) {
+// that the compile crashes for this object without the routes of other namespaces too. If the machine may be at fault, only a new
+// object is, and only if its compile crashes without all other routes too.
+func crashing(ctx context.Context, in Input, check checker, doubtful bool) (o anObject, own, found bool) {
 	all := slices.SortedFunc(slices.Values(everyObject(in.Objects)), func(a, b anObject) int { return usersLast(a.ref, b.ref) })
 	without := func(gone []anObject) (bool, error) {
 		short := in
@@ -135,8 +172,13 @@ func crashing(ctx context.Context, in Input, check checker) (o anObject, own, fo
 		return !crashed, ctx.Err()
 	}
 	passes := func(n int) (bool, error) { return without(all[n:]) }
-	if ok, err := passes(len(all)); ok || err != nil {
-		return anObject{}, false, false
+	if !doubtful { // a HAProxy that hangs takes ten minutes each time
+		if ok, err := passes(len(all)); ok || err != nil {
+			return anObject{}, false, false
+		}
+	}
+	if o, found, err := crashingAlone(in.Crashes.news(all), all, without); found || err != nil || doubtful {
+		return o, true, found
 	}
 	n, err := boundary(len(all), passes)
 	if err != nil || n < 0 {
@@ -145,6 +187,18 @@ func crashing(ctx context.Context, in Input, check checker) (o anObject, own, fo
 	others := slices.DeleteFunc(slices.Clone(all[:n]), func(other anObject) bool { return !other.routes || other.ref.Namespace == all[n].ref.Namespace })
 	ok, err := without(slices.Concat(others, all[n+1:]))
 	return all[n], !ok && err == nil, true
+}
+
+// crashingAlone searches for a route among new ones that makes a compile crash without all other routes too. It is the one that
+// a search among all objects finds, too, so that no result depends on earlier compiles. But this search takes few compiles: a
+// tenant who changes such an object all the time would hold up everybody.
+func crashingAlone(news, all []anObject, without func([]anObject) (bool, error)) (o anObject, found bool, err error) {
+	n, err := boundary(len(news), func(n int) (bool, error) { return without(news[n:]) })
+	if err != nil || n < 0 || !news[n].routes {
+		return anObject{}, false, err
+	}
+	ok, err := without(slices.DeleteFunc(slices.Clone(all), func(other anObject) bool { return !other.routes || other.ref == news[n].ref }))
+	return news[n], !ok && err == nil, err
 }
 
 // usersLast orders objects for a search: what others use comes before them. So the search finds a route, and not the Gateway

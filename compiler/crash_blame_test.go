@@ -3,12 +3,16 @@ package compiler_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler"
@@ -145,6 +149,67 @@ func TestManyObjectsThatCrash(t *testing.T) {
 	expect("when most of them are sound", 2, 50)
 }
 
+// A tenant who changes an object that makes HAProxy crash all the time holds up the others a little: what is new since the last
+// compile that came to an end is sought first. What is left out is the same as after a start.
+func TestCrashesAreSoughtAmongNewObjects(t *testing.T) {
+	t.Parallel()
+	remembered := inputOf(t, inputs.Inputs{})
+	remembered.Crashes = compiler.NewCrashes()
+	compile := func(input compiler.Input, in inputs.Inputs, check *fragile) string {
+		t.Helper()
+		input.Objects = in
+		r, err := compiler.Compile(t.Context(), input, check)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(r.Draft.Quarantined)
+	}
+	world := worlds.Ingresses(300)
+	compile(remembered, world, &fragile{text: "X-Fragile"})
+	for n := range 4 {
+		in := worlds.Annotate(worlds.Annotate(world, 150, "hapsnap.dev/response-headers", fmt.Sprintf("set X-Fragile %d", n)), 20, "hapsnap.dev/response-headers", fmt.Sprintf("set X-Sound %d", n))
+		check := &fragile{text: "X-Fragile"}
+		got, want := compile(remembered, in, check), compile(inputOf(t, inputs.Inputs{}), in, &fragile{text: "X-Fragile"})
+		if calls := check.calls.Load(); got != want || calls > 7 {
+			t.Errorf("%s are left out after %d checks, and %s after a start", got, calls, want)
+		}
+	}
+}
+
+// A new object for which HAProxy hangs, or takes so much memory that the system kills it, is left out if it does so without all
+// other routes. If it takes several, the machine may be at fault, and the compile is tried again.
+func TestObjectsForWhichHAProxyNeverEnds(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ text, does, want string }{
+		"hangs":     {"X-Fragile", "sleep 100", "HAProxy does not end for it"},
+		"is killed": {"X-Fragile", "kill -KILL $$", "HAProxy is killed for it"},
+		"is slow":   {"X-Fragile.*X-Other", "sleep 100", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check, _ := crashingHAProxy(t, "X-Fragile", fmt.Sprintf("if tr '\\n' ' ' <haproxy.cfg | grep -q -e '%s'; then %s; fi", test.text, test.does))
+			check.Patience = 4 * time.Second
+			world := worlds.Annotate(worlds.Ingresses(40), 35, "hapsnap.dev/response-headers", "set X-Other yes")
+			input := inputOf(t, world)
+			input.Crashes = compiler.NewCrashes()
+			if _, err := compiler.Compile(t.Context(), input, check); err != nil {
+				t.Fatal(err)
+			}
+			input.Objects = worlds.Annotate(world, 7, "hapsnap.dev/response-headers", "set X-Fragile yes")
+			r, err := compiler.Compile(t.Context(), input, check)
+			if test.want == "" {
+				if !errors.Is(err, validate.ErrSilent) || len(r.Draft.Quarantined) != 0 {
+					t.Errorf("%v, left out are %v", err, r.Draft.Quarantined)
+				}
+				return
+			}
+			if err != nil || len(r.Draft.Quarantined) != 1 || r.Draft.Quarantined[0].Name != worlds.Name(7) || !strings.Contains(r.Draft.Quarantined[0].Reason, test.want) {
+				t.Errorf("%v, left out are %v", err, r.Draft.Quarantined)
+			}
+		})
+	}
+}
+
 // together is a check that panics for two texts, if it sees both.
 type together [2]string
 
@@ -165,9 +230,20 @@ func TestObjectsThatCrashTogether(t *testing.T) {
 	for i := 120; i < 125; i++ {
 		in = worlds.Annotate(in, i, "hapsnap.dev/response-headers", "set X-Other yes")
 	}
-	r, err := compiler.Compile(t.Context(), inputOf(t, in), together{"X-One", "X-Other"})
-	if err != nil || len(r.Draft.Quarantined) != 5 {
-		t.Errorf("%v, left out are %v", err, r.Draft.Quarantined)
+	for name, before := range map[string]bool{"at the start": false, "later, when the one of the other namespace is new": true} {
+		input := inputOf(t, in)
+		input.Crashes = compiler.NewCrashes()
+		if before {
+			input.Objects.Ingresses = slices.Delete(slices.Clone(in.Ingresses), 50, 51)
+			if r, err := compiler.Compile(t.Context(), input, together{"X-One", "X-Other"}); err != nil || len(r.Draft.Quarantined) != 0 {
+				t.Fatalf("%s: before, %v, left out are %v", name, err, r.Draft.Quarantined)
+			}
+			input.Objects = in
+		}
+		r, err := compiler.Compile(t.Context(), input, together{"X-One", "X-Other"})
+		if err != nil || len(r.Draft.Quarantined) != 5 {
+			t.Errorf("%s: %v, left out are %v", name, err, r.Draft.Quarantined)
+		}
 	}
 }
 
@@ -192,6 +268,24 @@ func TestCrashForgetsNoNames(t *testing.T) {
 	s := compiler.Source{Objects: watched{compiler.Given{Name: "memory", Set: set}, &named}, Config: inputOf(t, inputs.Inputs{}).Config}
 	check, _ := crashingHAProxy(t, "global", "kill -SEGV $$")
 	if _, _, err := s.Attempt(t.Context(), check, now, "test"); err == nil || len(named.Secrets) != 1 {
+		t.Errorf("%v, and the names are %v", err, named)
+	}
+}
+
+// After a panic for which nobody is to blame, nobody knows what the compile looked for: what was watched stays so.
+func TestPanicForgetsNoNames(t *testing.T) {
+	t.Parallel()
+	named := routing.Asked{Secrets: []types.NamespacedName{{Namespace: "shop", Name: "web-tls"}}}
+	set := manifests.ReadTexts(manifests.Text{File: "web.yaml", Data: []byte(simpleIngress("shop/web", "web.example", "/", ""))})
+	s := compiler.Source{Objects: watched{compiler.Given{Name: "memory", Set: set}, &named}, Config: inputOf(t, inputs.Inputs{}).Config}
+	s.Stages = func(ctx context.Context, name string) (context.Context, func(error)) {
+		if name == compiler.StageRender {
+			panic("it panics whatever the objects are")
+		}
+		return ctx, func(error) {}
+	}
+	r, _, err := s.Attempt(t.Context(), &validate.Checker{}, now, "test")
+	if !r.Panicked || err == nil || len(named.Secrets) != 1 {
 		t.Errorf("%v, and the names are %v", err, named)
 	}
 }

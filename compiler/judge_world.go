@@ -309,6 +309,7 @@ func (s *sharedObjects) Read(ctx context.Context, c config.Config) (inputs.Gathe
 func (s *sharedObjects) Complete(named routing.Asked) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.forget(named)
 	s.loop = named
 	return s.Objects.Complete(s.loop.And(s.reviewed)) || named.Within(s.read)
 }
@@ -317,8 +318,22 @@ func (s *sharedObjects) Complete(named routing.Asked) bool {
 func (s *sharedObjects) Await(named routing.Asked) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.forget(named)
 	s.loop = s.loop.And(named)
 	return s.Objects.Await(s.loop) || named.Within(s.read)
+}
+
+// forget gives up what reviews ask for if the loop names some of that, and has read without it: it is watched, but the loop
+// has not seen it.
+func (s *sharedObjects) forget(named routing.Asked) {
+	late := func(name types.NamespacedName) bool {
+		one := routing.Asked{ConfigMaps: []types.NamespacedName{name}}
+		return one.Within(s.reviewed) && !one.Within(s.read)
+	}
+	if len(s.reviewed.ConfigMaps) > 0 && slices.ContainsFunc(named.ConfigMaps, late) {
+		s.reviewed = routing.Asked{}
+		s.Objects.Complete(s.loop)
+	}
 }
 
 // ask makes the cluster watch what reviews ask for now. It no longer watches what only earlier reviews asked for.

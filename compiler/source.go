@@ -107,7 +107,11 @@ func (s Source) Attempt(ctx context.Context, check *validate.Checker, now time.T
 	in.Now, in.Trigger, in.Stages, in.Unpublished = now, trigger, s.Stages, s.unpublished
 	in.CompilerVersion, in.HAProxyVersion = process.Version(), check.Version
 	r, err := Compile(ctx, in, check)
-	if errors.Is(err, inputs.ErrIncomplete) || !s.Objects.Complete(r.Named) {
+	known := s.Objects.Complete
+	if why, _ := crashOf(err); why.panicked {
+		known = s.Objects.Await // nobody knows what else the compile looked for
+	}
+	if errors.Is(err, inputs.ErrIncomplete) || !known(r.Named) {
 		s.awaited.missed()
 		return Result{Panicked: r.Panicked}, in.Objects, errNamed
 	}

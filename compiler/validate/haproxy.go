@@ -187,6 +187,9 @@ const patience = 10 * time.Minute
 // ErrSilent means that HAProxy did not end, and was killed.
 var ErrSilent = errors.New("HAProxy has not ended, and was killed")
 
+// ErrKilled means that somebody killed HAProxy. Most often it is the system, for the memory that HAProxy took.
+var ErrKilled = errors.New("HAProxy was killed")
+
 // check has HAProxy check the configuration that is staged in a folder.
 func (c *Checker) check(ctx context.Context, dir string, config []byte) (output, error) {
 	said, err := c.run(ctx, dir, stagedConfig, config)
@@ -248,9 +251,11 @@ func (c *Checker) run(ctx context.Context, dir, file string, config []byte) (out
 	}
 	exit, failed := errors.AsType[*exec.ExitError](err)
 	if err != nil && (!failed || exit.ExitCode() < 0) {
-		err = fmt.Errorf("check with %s: %w", c.Path, err)
-		if failed && crashed(exit) {
+		switch err = fmt.Errorf("check with %s: %w", c.Path, err); {
+		case failed && endedBy(exit, faults...):
 			err = CrashError{err}
+		case failed && endedBy(exit, syscall.SIGKILL):
+			err = fmt.Errorf("%w: %w", ErrKilled, err)
 		}
 		return output{}, err
 	}
@@ -279,12 +284,13 @@ type CrashError struct{ error }
 // Unwrap returns the error of the process.
 func (e CrashError) Unwrap() error { return e.error }
 
-// crashed reports whether a program ended by a mistake of its own, and not because somebody killed it.
-func crashed(exit *exec.ExitError) bool {
+// faults are the signals by which a program ends for a mistake of its own, and not because somebody killed it.
+var faults = []syscall.Signal{syscall.SIGSEGV, syscall.SIGABRT, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP}
+
+// endedBy reports whether a program ended by one of these signals.
+func endedBy(exit *exec.ExitError, signals ...syscall.Signal) bool {
 	status, ok := exit.Sys().(syscall.WaitStatus)
-	return ok && status.Signaled() && slices.Contains([]syscall.Signal{
-		syscall.SIGSEGV, syscall.SIGABRT, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP,
-	}, status.Signal())
+	return ok && status.Signaled() && slices.Contains(signals, status.Signal())
 }
 
 // shortageForm matches what HAProxy 2.6 to 3.4 write if the system does not give them memory or files. They write (null) in
@@ -297,6 +303,7 @@ var shortageForm = regexp.MustCompile(`(?i)(?:\b(?:out of|not enough|no more|all
 // doubtful: a tenant may have written it, for HAProxy to quote, and would stop everybody. He may also have written it so that
 // a shortage goes unnoticed, and others are blamed for it.
 func shortage(stderr string, config []byte) (why string, doubtful bool) {
+	said := map[string]bool{} // by the configuration; HAProxy may quote it a thousand times
 	for line := range strings.Lines(stderr) {
 		line = strings.TrimRight(line, "\n")
 		text := line
@@ -307,7 +314,10 @@ func shortage(stderr string, config []byte) (why string, doubtful bool) {
 		if found == "" {
 			continue
 		}
-		if !says(config, found) {
+		if _, known := said[found]; !known {
+			said[found] = says(config, found)
+		}
+		if !said[found] {
 			return tidy(text), false
 		}
 		doubtful = true
@@ -329,11 +339,12 @@ const silencedConfig = "silenced.cfg"
 func silence(config []byte) []byte {
 	var out bytes.Buffer
 	for line := range haproxycfg.Lines(config) {
-		text := line.Text
-		if slices.ContainsFunc(shortageWords, func(what string) bool { return saysInLine(line, what) }) {
-			text = []byte("#")
+		if saysInLine(line, shortageWords...) {
+			out.WriteString("#\n")
+			continue
 		}
-		out.Write(append(slices.Clone(text), '\n'))
+		out.Write(line.Text)
+		out.WriteByte('\n')
 	}
 	return out.Bytes()
 }
@@ -344,18 +355,36 @@ var defaultForm = regexp.MustCompile(`\$\{[A-Za-z_.]\w*(?:\[\*\])?(?:-([^}]*))?\
 // says reports whether a configuration says something, in any way of writing it that HAProxy knows: with quotes, escapes, and
 // variables that are not set.
 func says(config []byte, what string) bool {
+	what = strings.ToLower(what)
 	for line := range haproxycfg.Lines(config) {
-		if saysInLine(line, strings.ToLower(what)) {
+		if saysInLine(line, what) {
 			return true
 		}
 	}
 	return false
 }
 
-func saysInLine(line haproxycfg.Line, what string) bool {
-	for _, text := range []string{strings.Join(line.Texts(), " "), strings.NewReplacer(`\`, "", `"`, "", `'`, "").Replace(string(line.Text))} {
+// unquoted removes what may stand between the letters of a text.
+var unquoted = strings.NewReplacer(`\`, "", `"`, "", `'`, "")
+
+// saysInLine reports whether a line says any of these words, which are in lower case. A configuration has a million lines, of which
+// nearly all hide nothing and do not even have the last word.
+func saysInLine(line haproxycfg.Line, words ...string) bool {
+	if !bytes.ContainsAny(line.Text, "\\\"'$") {
+		lower := bytes.ToLower(line.Text)
+		if !slices.ContainsFunc(words, func(what string) bool {
+			return bytes.Contains(lower, []byte(what[strings.LastIndexByte(what, ' ')+1:]))
+		}) {
+			return false
+		}
+	}
+	for _, text := range []string{strings.Join(line.Texts(), " "), unquoted.Replace(string(line.Text))} {
 		text = strings.ToLower(text)
-		if strings.Contains(text, what) || strings.Contains(defaultForm.ReplaceAllString(text, "$1"), what) {
+		whole := text
+		if strings.Contains(text, "${") {
+			whole = defaultForm.ReplaceAllString(text, "$1")
+		}
+		if slices.ContainsFunc(words, func(what string) bool { return strings.Contains(text, what) || strings.Contains(whole, what) }) {
 			return true
 		}
 	}

@@ -74,6 +74,23 @@ func TestShortage(t *testing.T) {
 	}
 }
 
+// A tenant who has HAProxy quote such words has us look at each line of a configuration of a million lines: that makes next to
+// nothing of those that do not say them.
+func TestShortageIsSoughtQuickly(t *testing.T) {
+	const lines = 1000
+	config := bytes.Repeat([]byte("    http-request set-header X-Forwarded-Proto https if { ssl_fc }\n"), lines)
+	said := strings.Repeat("[ALERT]    (1) : config : parsing [haproxy.cfg:60] : unknown keyword out of memory\n", lines)
+	config = append(config, "    out of memory\n"...)
+	n := testing.AllocsPerRun(1, func() {
+		if _, doubtful := shortage(said, config); !doubtful || says(silence(config), "memory") {
+			t.Error("it is not found")
+		}
+	})
+	if n > 20*lines {
+		t.Errorf("%.0f allocations for %d lines", n, lines)
+	}
+}
+
 // A tenant that may write lines writes such a message in any way that HAProxy reads, and in a line of its own. It is still the
 // fault of its line, and stops nobody else.
 func TestShortageOfSpoofs(t *testing.T) {

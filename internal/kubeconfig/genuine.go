@@ -50,8 +50,10 @@ func (t genuine) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case slices.Contains(telling, response.StatusCode):
 		is, err = t.refuses(r, response)
+	case response.StatusCode >= 300 && response.StatusCode < 400:
+		is = response.StatusCode == http.StatusNotModified // client-go would follow, and give its token to whoever is there
 	case response.StatusCode >= 200 && response.StatusCode < 300 && !t.isPlain(r.URL.Path):
-		is, err = hasKind(response, isWatch(r))
+		is, err = t.succeeds(r, response)
 	}
 	if err == nil && !is {
 		err = foreign(response)
@@ -61,6 +63,24 @@ func (t genuine) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return response, nil
+}
+
+// parts returns the parts of a path after that of the API server.
+func (t genuine) parts(path string) []string {
+	return strings.Split(strings.Trim(strings.TrimPrefix(path, t.base), "/"), "/")
+}
+
+// resource returns the parts of a path that name objects, nil if it names a version of the API at most.
+func (t genuine) resource(path string) []string {
+	part := t.parts(path)
+	version := 2 // of the core group: /api/v1
+	if part[0] == "apis" {
+		version = 3
+	}
+	if len(part) <= version {
+		return nil
+	}
+	return part[version:]
 }
 
 // isPlain reports whether an API server answers a path with what is no object: its version, its health, and descriptions of
@@ -75,20 +95,25 @@ func isWatch(r *http.Request) bool {
 	return watch != "" && watch != "0" && watch != "false"
 }
 
-// kindForm matches how API servers begin an object in JSON.
-var kindForm = regexp.MustCompile(`^\s*\{\s*"(?:kind|apiVersion)"\s*:\s*"`)
+// objectForm matches how API servers begin an object or a list in JSON. The groups are its kind, which a list may say later.
+var objectForm = regexp.MustCompile(`^\s*\{\s*(?:"kind"\s*:\s*"([^"]+)"\s*,\s*"apiVersion"\s*:\s*"[^"]+"\s*,\s*"metadata"|` +
+	`"apiVersion"\s*:\s*"[^"]+"\s*,\s*(?:"kind"\s*:\s*"([^"]+)"\s*,\s*"metadata"|"items"))\s*:`)
 
 // beginning is how much of an answer is looked at to see whether it is an object.
-const beginning = 64
+const beginning = 256
 
 // protobufMagic begins every answer in protobuf.
 const protobufMagic = "k8s\x00"
 
-// hasKind reports whether the answer is an object of some kind. What comes in a watch comes later, and says its kind then.
-func hasKind(response *http.Response, watch bool) (bool, error) {
+// succeeds reports whether a success is one of an API server: it answers with an object, or in a watch with a stream of them,
+// whose length nobody knows.
+func (t genuine) succeeds(r *http.Request, response *http.Response) (bool, error) {
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
-	if kind != runtime.ContentTypeJSON && kind != runtime.ContentTypeProtobuf || watch {
-		return watch && kind != "text/html" && kind != "", nil
+	switch {
+	case isWatch(r):
+		return kind != "text/html" && kind != "" && response.ContentLength < 0, nil
+	case kind != runtime.ContentTypeJSON && kind != runtime.ContentTypeProtobuf:
+		return false, nil
 	}
 	first := make([]byte, beginning)
 	n, err := io.ReadFull(response.Body, first)
@@ -100,16 +125,29 @@ func hasKind(response *http.Response, watch bool) (bool, error) {
 	if kind == runtime.ContentTypeProtobuf {
 		return bytes.HasPrefix(first, []byte(protobufMagic)), nil
 	}
-	if kindForm.Match(first) {
-		return true, nil
+	if m := objectForm.FindSubmatch(first); m != nil {
+		return answers(r, cmp.Or(string(m[1]), string(m[2]), "List")), nil
 	}
 	whole, err := io.ReadAll(response.Body) // another server may order the fields in another way
 	if err != nil {
 		return false, err
 	}
 	response.Body = rejoined{bytes.NewReader(whole), response.Body}
-	var object metav1.TypeMeta
-	return json.Unmarshal(whole, &object) == nil && object.Kind != "", nil
+	var object struct {
+		Kind     string           `json:"kind"`
+		Metadata *json.RawMessage `json:"metadata"`
+	}
+	if err := json.Unmarshal(whole, &object); err != nil {
+		return false, nil //nolint:nilerr // it is no object
+	}
+	// Those without may be kinds of the API, a Status, or reviews, which are created and kept nowhere.
+	stored := object.Kind != "Status" && r.Method != http.MethodPost && t.resource(r.URL.Path) != nil
+	return answers(r, object.Kind) && (object.Metadata != nil || !stored), nil
+}
+
+// answers reports whether an object of a kind may be the answer to a request. Clients would take a Status for an empty list.
+func answers(r *http.Request, kind string) bool {
+	return kind != "" && (kind != "Status" || r.Method != http.MethodGet)
 }
 
 // rejoined is a body of which something was read.
@@ -148,10 +186,9 @@ func statusIn(body []byte) (status metav1.Status, is bool) {
 }
 
 // lacks asks the API server whether it serves the kind of a request, and reports whether it certainly does not: the group and
-// version are not in its list, or the resource is not in theirs. Every API server serves the core group.
+// version are not in its list, or the resource is not in theirs, or not in namespaces. Every API server serves the core group.
 func (t genuine) lacks(r *http.Request) bool {
-	path, _ := strings.CutPrefix(r.URL.Path, t.base)
-	part := strings.Split(strings.Trim(path, "/"), "/")
+	part := t.parts(r.URL.Path)
 	if len(part) < 3 || part[0] != "apis" {
 		return false
 	}
@@ -166,9 +203,9 @@ func (t genuine) lacks(r *http.Request) bool {
 	if !served {
 		return true
 	}
-	resource := part[3:]
+	resource, namespaced := t.resource(r.URL.Path), false
 	if len(resource) > 2 && resource[0] == "namespaces" {
-		resource = resource[2:]
+		resource, namespaced = resource[2:], true
 	}
 	var resources metav1.APIResourceList
 	if len(resource) == 0 || !t.list(r, "/apis/"+version, &resources) || resources.Kind != "APIResourceList" {
@@ -178,7 +215,7 @@ func (t genuine) lacks(r *http.Request) bool {
 	if len(resource) > 2 {
 		name += "/" + resource[2] // a subresource, such as status
 	}
-	return !slices.ContainsFunc(resources.APIResources, func(r metav1.APIResource) bool { return r.Name == name })
+	return !slices.ContainsFunc(resources.APIResources, func(r metav1.APIResource) bool { return r.Name == name && (r.Namespaced || !namespaced) })
 }
 
 // list reads a list of kinds with the credentials of a request, and reports whether that went well.

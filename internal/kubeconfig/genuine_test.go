@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,7 +37,7 @@ const (
 	asText  = "text/plain; charset=utf-8"
 	asProto = runtime.ContentTypeProtobuf
 	groups  = `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"gateway.networking.k8s.io","versions":[{"groupVersion":"gateway.networking.k8s.io/v1","version":"v1"}]}]}`
-	kinds   = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"gateway.networking.k8s.io/v1","resources":[{"name":"gateways","kind":"Gateway","namespaced":true}]}`
+	kinds   = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"gateway.networking.k8s.io/v1","resources":[{"name":"gateways","kind":"Gateway","namespaced":true},{"name":"gatewayclasses","kind":"GatewayClass","namespaced":false}]}`
 	noPage  = "404 page not found\n"
 )
 
@@ -108,6 +109,8 @@ func TestForeignAnswers(t *testing.T) {
 		{"nothing", reply{200, "", ""}, "foreign"},
 		{"no object", reply{200, asJSON, `{"status":"maintenance"}`}, "foreign"},
 		{"an empty object", reply{200, asJSON, `{}`}, "foreign"},
+		{"an object of another API", reply{200, asJSON, `{"kind":"error","message":"maintenance"}`}, "foreign"},
+		{"an object without a kind", reply{200, asJSON, `{"apiVersion":"v1","error":"maintenance"}`}, "foreign"},
 		{"an array", reply{200, asJSON, `[]`}, "foreign"},
 		{"what is not packed", reply{200, asProto, page}, "foreign"},
 	} {
@@ -145,6 +148,76 @@ func followsFrom(o *corev1.ConfigMap, err error) string {
 	return "found"
 }
 
+// What answers a list or a watch in place of an API server takes no object of a cluster away.
+func TestForeignLists(t *testing.T) {
+	t.Parallel()
+	const version = "/apis/gateway.networking.k8s.io/v1"
+	for _, test := range []struct {
+		name string
+		reply
+		list, watch string
+	}{
+		{"an empty list", reply{200, asJSON, `{"kind":"GatewayList","apiVersion":"gateway.networking.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[]}`}, "found", "foreign"},
+		{"an empty list, in another order", reply{200, asJSON, `{"apiVersion":"gateway.networking.k8s.io/v1","items":[],"kind":"GatewayList","metadata":{"resourceVersion":"1"}}`}, "found", "foreign"},
+		{"an empty list, in a third order", reply{200, asJSON, `{"items":[],"apiVersion":"gateway.networking.k8s.io/v1","kind":"GatewayList","metadata":{"resourceVersion":"1"}}`}, "found", "foreign"},
+		{"all is well", reply{200, asJSON, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}`}, "foreign", "foreign"},
+		{"a kind of something else", reply{200, asJSON, `{"kind":"error","message":"maintenance"}`}, "foreign", "foreign"},
+		{"a kind and a version of something else", reply{200, asJSON, `{"apiVersion":"1.0","kind":"error","message":"maintenance"}`}, "foreign", "foreign"},
+		{"no object", reply{200, asJSON, `{}`}, "foreign", "foreign"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			client, err := dynamic.NewForConfig(served(t, map[string]reply{version + "/gateways": test.reply}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resource := client.Resource(schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gateways"})
+			_, err = resource.List(t.Context(), metav1.ListOptions{})
+			if got := followsFrom(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "edge"}}, err); got != test.list {
+				t.Errorf("%s: %v, want %s", got, err, test.list)
+			}
+			_, err = resource.Watch(t.Context(), metav1.ListOptions{})
+			if got := followsFrom(&corev1.ConfigMap{}, err); got != test.watch {
+				t.Errorf("of a watch %s: %v, want %s", got, err, test.watch)
+			}
+		})
+	}
+}
+
+// Nobody follows what sends requests elsewhere, such as to a page for signing in: it would get the token.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1); r.Header.Get("Authorization") != "" {
+			t.Error("it got the token")
+		}
+		w.Header().Set("Content-Type", asJSON)
+		fmt.Fprint(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"edge"}}`)
+	}))
+	t.Cleanup(elsewhere.Close)
+	before := httptest.NewTLSServer(http.RedirectHandler(elsewhere.URL, http.StatusFound))
+	t.Cleanup(before.Close)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{name: a, cluster: {server: %q, certificate-authority-data: %s}}]\nusers: [{name: a, user: {token: secret}}]\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n", before.URL,
+		base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: before.Certificate().Raw})))
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, err := Options{File: path}.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.CoreV1().ConfigMaps("shop").Get(t.Context(), "edge", metav1.GetOptions{})
+	if !errors.Is(err, ErrForeign) || asked.Load() != 0 {
+		t.Errorf("%v, and something else was asked %d times", err, asked.Load())
+	}
+}
+
 // An API server answers a bare 404 for a kind that it does not know. That counts if its lists say so too.
 func TestUnknownKinds(t *testing.T) {
 	t.Parallel()
@@ -157,6 +230,7 @@ func TestUnknownKinds(t *testing.T) {
 	}{
 		{"no group", "gateways", map[string]reply{"/apis": {200, asJSON, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`}}, "missing"},
 		{"no resource", "tcproutes", map[string]reply{"/apis": {200, asJSON, groups}, version: {200, asJSON, kinds}}, "missing"},
+		{"no resource in namespaces", "gatewayclasses", map[string]reply{"/apis": {200, asJSON, groups}, version: {200, asJSON, kinds}}, "missing"},
 		{"a resource", "gateways", map[string]reply{"/apis": {200, asJSON, groups}, version: {200, asJSON, kinds}}, "foreign"},
 		{"no list of resources", "tcproutes", map[string]reply{"/apis": {200, asJSON, groups}}, "foreign"},
 		{"no list of groups", "gateways", nil, "foreign"},

@@ -23,6 +23,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
 
@@ -47,6 +48,7 @@ type server struct {
 	objects          map[string]string
 	absent           bool  // the kind is not known
 	away             bool  // nothing answers
+	foreign          bool  // something else answers, which counts the requests
 	listing, watched error // why that is not possible
 	asked            int
 	expired          bool // the next watch cannot go on from where the last one ended
@@ -56,6 +58,9 @@ type server struct {
 // refused is the error of a client whose server does not answer; the text differs each time.
 func (s *server) refused() error {
 	s.asked++
+	if s.foreign {
+		return fmt.Errorf("%w: request %d", kubeconfig.ErrForeign, s.asked)
+	}
 	return &url.Error{Op: "Get", URL: fmt.Sprintf("https://api/?try=%d", s.asked), Err: syscall.ECONNREFUSED}
 }
 
@@ -223,6 +228,19 @@ func (s *stand) expectLogged(text string, times int) {
 		if n := strings.Count(s.log.String(), text); n != times {
 			s.t.Errorf("%q was logged %d times, want %d:\n%s", text, n, times, &s.log)
 		}
+	})
+}
+
+// What answers in place of the API server may name each request. It is reported once.
+func TestSomethingElseAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := begin(t, false, func(s *server) { s.foreign, s.away = true, true })
+		defer s.end()
+		s.expect("away", "trouble: this is no answer of a Kubernetes API server: request 1 unknown")
+		s.expectLogged("watch interrupted, keeping the objects known so far", 1)
+		s.change(func() { s.away = false })
+		s.expect("there", "a=1 b=1")
 	})
 }
 

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 )
 
 // Resource lists and watches the objects of a kind, of one namespace or of all.
@@ -179,9 +181,10 @@ func (w *watcher) failed(err error) {
 }
 
 // same reports whether an error is no news after another one. Where something may not be read, the API server refuses watches
-// and lists in turn, with different texts.
+// and lists in turn, with different texts. What answers in its place may name each request.
 func same(before, now error) bool {
-	return before.Error() == now.Error() || apierrors.IsForbidden(before) && apierrors.IsForbidden(now)
+	return before.Error() == now.Error() || apierrors.IsForbidden(before) && apierrors.IsForbidden(now) ||
+		errors.Is(before, kubeconfig.ErrForeign) && errors.Is(now, kubeconfig.ErrForeign)
 }
 
 // resumed records that the watch receives changes from now on. A successful list is not enough: if watching is

@@ -547,7 +547,7 @@ func (s *Sources) LossTrouble() error {
 		return nil
 	}
 	if g.blind {
-		return errors.New("not one EndpointSlice is there, and the instances run with endpoints: nothing is changed until there is one; if that is right: pusher confirm-endpoints " + g.name())
+		return errors.New("not one EndpointSlice is there, and the instances run with endpoints, or do not answer: nothing is changed until there is one; if that is right: pusher confirm-endpoints " + g.name())
 	}
 	ports := g.ports()
 	if len(ports) == 0 {
