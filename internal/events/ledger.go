@@ -162,7 +162,7 @@ func (l *ledger) wish(lasting, once []Event, now time.Time) {
 	for _, w := range next {
 		there[w.namespace()] = true
 	}
-	l.turns.Keep(func(namespace string) bool { return there[namespace] })
+	l.turns.Keep(there)
 	for name, r := range l.said {
 		if now.Sub(r.at) > forget {
 			delete(l.said, name)
