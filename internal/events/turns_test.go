@@ -114,3 +114,25 @@ func TestNamespacesThatComeAndGoHoldUpNobody(t *testing.T) {
 		}
 	}
 }
+
+// Events on objects that are in no namespace are written in the namespace default. Somebody who has new faults there all the
+// time does not hold them up.
+func TestRestlessNamespaceDefaultHoldsUpNoClusterScopedObject(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	begin := time.Unix(1e9, 0)
+	for n := range 10 {
+		now := begin.Add(time.Duration(n) * time.Second)
+		l.wish([]Event{
+			saidIn("default", "web", fmt.Sprint("fault ", n)), saidIn("default", "api", fmt.Sprint("fault ", n)), saidIn("", "class", "bad"),
+		}, nil, now)
+		w, _, ok := l.next(now)
+		if !ok {
+			t.Fatal("nothing is due")
+		}
+		if l.wrote(w.name, now); w.Regarding.Name == "class" {
+			return
+		}
+	}
+	t.Error("the Event on an object in no namespace is not written")
+}
