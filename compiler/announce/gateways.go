@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -144,12 +145,8 @@ func (a *Announcer) Gateways(in inputs.Inputs, c config.Config, said gateway.Ver
 			g.first[uid] = generation{number: o.meta.GetGeneration(), first: head, before: atStart}
 		}
 	}
-	for uid := range g.first {
-		if !there[uid] {
-			delete(g.first, uid)
-			delete(g.wrote, uid)
-		}
-	}
+	maps.DeleteFunc(g.first, func(uid types.UID, _ generation) bool { return !there[uid] })
+	maps.DeleteFunc(g.wrote, func(uid types.UID, _ gatewayMark) bool { return !there[uid] }) // also of an object that went while it was written
 	g.changed = true
 	g.loop.Kick()
 }
