@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -68,6 +69,7 @@ type gatewayStatuses struct {
 	head      snapshots.ID
 	first     map[types.UID]generation
 	wrote     map[types.UID]gatewayMark
+	right     map[types.UID]rightStatus
 
 	changed bool      // since the queues were filled
 	again   time.Time // when something may be written that had to wait, zero if nothing waits
@@ -82,6 +84,14 @@ type generation struct {
 	number int64
 	first  snapshots.ID
 	before bool // it was there before this process published anything
+}
+
+// rightStatus is what was to be said of a route when its status said just that, and nothing else. To look at the statuses of
+// very many routes after each compile would take longer than the compile.
+type rightStatus struct {
+	version, after string // of the object as a compile saw it, and with the status that was written since
+	controller     string
+	parents        []gatewayv1.RouteParentStatus
 }
 
 // gatewayMark is what was written of an object last.
@@ -100,7 +110,7 @@ func newGatewayStatuses(o Options) *gatewayStatuses {
 		written: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "hapsnap_compiler_gateway_status_writes_total", Help: "Statuses of objects of the Gateway API brought to the API server, by result: written, refused (not tried again), error.",
 		}, []string{"result"}),
-		first: map[types.UID]generation{}, wrote: map[types.UID]gatewayMark{},
+		first: map[types.UID]generation{}, wrote: map[types.UID]gatewayMark{}, right: map[types.UID]rightStatus{},
 	}
 	for _, result := range []string{"written", "refused", "error"} {
 		g.written.WithLabelValues(result)
@@ -147,6 +157,7 @@ func (a *Announcer) Gateways(in inputs.Inputs, c config.Config, said gateway.Ver
 	}
 	maps.DeleteFunc(g.first, func(uid types.UID, _ generation) bool { return !there[uid] })
 	maps.DeleteFunc(g.wrote, func(uid types.UID, _ gatewayMark) bool { return !there[uid] }) // also of an object that went while it was written
+	maps.DeleteFunc(g.right, func(uid types.UID, _ rightStatus) bool { return !there[uid] })
 	g.changed = true
 	g.loop.Kick()
 }
@@ -289,19 +300,42 @@ func (g *gatewayStatuses) differs(o gatewayObject, now time.Time) bool {
 	if o.meta.GetUID() == "" || o.meta.GetDeletionTimestamp() != nil || mark.gone {
 		return false
 	}
+	if g.isRight(o, mark) {
+		return false
+	}
 	there := mark.status
 	if there == nil || mark.version != o.meta.GetResourceVersion() {
 		there = statusOf(o.meta)
 	}
 	want, err := o.status(there, now)
 	switch {
-	case err != nil || status.Same(there, want):
+	case err != nil:
+		return false
+	case status.Same(there, want):
+		g.noteRight(o, mark, there)
 		return false
 	case now.Before(mark.next):
 		g.waits(mark.next)
 		return false
 	}
 	return true
+}
+
+// isRight reports whether nothing has changed since the status of a route was right.
+func (g *gatewayStatuses) isRight(o gatewayObject, mark gatewayMark) bool {
+	if o.route == nil {
+		return false
+	}
+	was, known := g.right[o.meta.GetUID()]
+	return known && was.version == o.meta.GetResourceVersion() && was.after == mark.after && was.controller == g.config.GatewayAPI.ControllerName &&
+		reflect.DeepEqual(was.parents, o.route.Parents)
+}
+
+// noteRight notes that the status of a route is right. If others have written a part of it, it depends on more than the route.
+func (g *gatewayStatuses) noteRight(o gatewayObject, mark gatewayMark, there map[string]any) {
+	if entries, _ := there["parents"].([]any); o.route != nil && len(entries) == len(o.route.Parents) {
+		g.right[o.meta.GetUID()] = rightStatus{o.meta.GetResourceVersion(), mark.after, g.config.GatewayAPI.ControllerName, o.route.Parents}
+	}
 }
 
 // write writes a status to the API server, and returns it with the version of the object that has it. The status is made from

@@ -19,6 +19,7 @@ type gatewayObject struct {
 	ref    diag.Object
 	meta   metav1.Object
 	status func(there map[string]any, now time.Time) (map[string]any, error)
+	route  *gateway.RouteVerdict // of a route
 }
 
 // objects returns the objects whose status is for us to write: those that many share, and routes and policies.
@@ -27,28 +28,28 @@ func (g *gatewayStatuses) objects() (shared, own []gatewayObject) {
 	classes, gateways, sets := byRef(g.in.Classes), byRef(g.in.Gateways), byRef(g.in.Sets)
 	for _, v := range g.said.Classes {
 		if o, ok := classes[v.Ref]; ok {
-			shared = append(shared, gatewayObject{v.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
+			shared = append(shared, gatewayObject{ref: v.Ref, meta: o.Value, status: func(there map[string]any, now time.Time) (map[string]any, error) {
 				return status.Class(there, v.Status, now)
 			}})
 		}
 	}
 	for _, v := range g.said.Gateways {
 		if o, ok := gateways[v.Ref]; ok {
-			shared = append(shared, gatewayObject{v.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
+			shared = append(shared, gatewayObject{ref: v.Ref, meta: o.Value, status: func(there map[string]any, now time.Time) (map[string]any, error) {
 				return status.Gateway(there, g.ofGateway(v, o.Value, fleet, there), now)
 			}})
 		}
 	}
 	for _, v := range g.said.Others {
 		if o, ok := gateways[v.Ref]; ok {
-			shared = append(shared, gatewayObject{v.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
+			shared = append(shared, gatewayObject{ref: v.Ref, meta: o.Value, status: func(there map[string]any, now time.Time) (map[string]any, error) {
 				return status.Other(there, v.Status, now)
 			}})
 		}
 	}
 	for _, v := range g.said.Sets {
 		if o, ok := sets[v.Ref]; ok {
-			shared = append(shared, gatewayObject{v.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
+			shared = append(shared, gatewayObject{ref: v.Ref, meta: o.Value, status: func(there map[string]any, now time.Time) (map[string]any, error) {
 				return status.ListenerSet(there, ofSet(v, o.Value, fleet, there), now)
 			}})
 		}
@@ -73,7 +74,7 @@ func (g *gatewayStatuses) policyObjects() []gatewayObject {
 	}
 	var out []gatewayObject
 	for _, o := range g.in.Policies {
-		out = append(out, gatewayObject{o.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
+		out = append(out, gatewayObject{ref: o.Ref, meta: o.Value, status: func(there map[string]any, now time.Time) (map[string]any, error) {
 			if there["ancestors"] == nil && len(ancestors[o.Ref]) == 0 {
 				return there, nil
 			}
@@ -94,7 +95,7 @@ func byRef[T any](list []inputs.Object[T]) map[diag.Object]inputs.Object[T] {
 
 // routeObject is a route. If it names none of our Gateways any more, it loses the status that we wrote when it did.
 func (g *gatewayStatuses) routeObject(o inputs.GatewayObject, parents []gatewayv1.RouteParentStatus) gatewayObject {
-	return gatewayObject{o.Ref, o.Value, func(there map[string]any, now time.Time) (map[string]any, error) {
+	return gatewayObject{ref: o.Ref, meta: o.Value, route: &gateway.RouteVerdict{Ref: o.Ref, Parents: parents}, status: func(there map[string]any, now time.Time) (map[string]any, error) {
 		if there["parents"] == nil && len(parents) == 0 {
 			return there, nil
 		}

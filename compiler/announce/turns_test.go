@@ -59,7 +59,7 @@ func TestRestlessNamespaceHoldsUpNoStatusOfAnother(t *testing.T) {
 func TestRestlessNamespaceHoldsUpNoStatusOfAnotherRoute(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
-	g := gatewayStatuses{first: map[types.UID]generation{}, wrote: map[types.UID]gatewayMark{}}
+	g := gatewayStatuses{first: map[types.UID]generation{}, wrote: map[types.UID]gatewayMark{}, right: map[types.UID]rightStatus{}}
 	written := map[string]int{}
 	for n := range 20 {
 		g.in, g.said = inputs.GatewayAPI{}, gateway.Verdicts{}
@@ -157,5 +157,54 @@ func TestStatusesOfRoutesThatWentAreForgotten(t *testing.T) {
 	a.Gateways(inputs.Inputs{}, config.Default(), gateway.Verdicts{}, snapshots.ID{Revision: 3})
 	if len(g.wrote) > 0 || len(g.first) > 0 {
 		t.Errorf("there is still %v, %v", g.wrote, g.first)
+	}
+}
+
+// Statuses that are right are looked at once (with no other test beside it, which would allocate as well), and again if the object or what is to be said has changed.
+func TestRightStatusesAreLookedAtOnce(t *testing.T) {
+	const n = 1000
+	g := gatewayStatuses{first: map[types.UID]generation{}, wrote: map[types.UID]gatewayMark{}, right: map[types.UID]rightStatus{}, config: config.Default()}
+	var routes []*gatewayv1.HTTPRoute
+	for i := range n {
+		ref := diag.Object{Kind: "HTTPRoute", Namespace: "shop", Name: fmt.Sprint("web-", i)}
+		parent := gatewayv1.RouteParentStatus{ParentRef: gatewayv1.ParentReference{Name: "web"}, ControllerName: "hapsnap.dev/gateway-controller", Conditions: []metav1.Condition{{Type: "Accepted", Status: "True", Reason: "Accepted"}}}
+		told := *parent.DeepCopy()
+		told.Conditions[0].LastTransitionTime = metav1.NewTime(time.Unix(1e9, 0))
+		r := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: ref.Name, UID: types.UID(ref.Name), ResourceVersion: "1"}}
+		r.Status.Parents = []gatewayv1.RouteParentStatus{told}
+		routes = append(routes, r)
+		g.in.HTTPRoutes = append(g.in.HTTPRoutes, inputs.Object[gatewayv1.HTTPRoute]{Ref: ref, Value: r})
+		g.said.Routes = append(g.said.Routes, gateway.RouteVerdict{Ref: ref, Parents: []gatewayv1.RouteParentStatus{parent}})
+	}
+	look := func() string {
+		g.changed = true
+		o, ok := g.due(time.Unix(2e9, 0))
+		if !ok {
+			return "none"
+		}
+		return o.ref.Name
+	}
+	if got := look(); got != "none" {
+		t.Fatalf("the status of %s is not right", got)
+	}
+	if perRoute := testing.AllocsPerRun(3, func() { look() }) / n; perRoute > 10 {
+		t.Errorf("a look at a status that is right takes %.0f allocations", perRoute)
+	}
+	for _, change := range []func() string{
+		func() string { // by another compile, of the same objects
+			parent := *g.said.Routes[7].Parents[0].DeepCopy()
+			parent.Conditions[0].Reason = "Other"
+			g.said.Routes[7].Parents = []gatewayv1.RouteParentStatus{parent}
+			return g.said.Routes[7].Ref.Name
+		},
+		func() string { // somebody else writes the status
+			g.said.Routes[7].Parents = g.said.Routes[9].Parents
+			routes[8].ResourceVersion, routes[8].Status.Parents = "2", nil
+			return routes[8].Name
+		},
+	} {
+		if want := change(); look() != want {
+			t.Errorf("%s is not looked at again", want)
+		}
 	}
 }
