@@ -340,8 +340,8 @@ func (g *gatewayStatuses) noteRight(o gatewayObject, mark gatewayMark, there map
 
 // write writes a status to the API server, and returns it with the version of the object that has it. The status is made from
 // the current one, which is read first if somebody else may have written a part of it: the compiler may not know all fields. What
-// is sent is a patch: with an update that lacks labels, API servers before 1.36 take them away from their owners in managedFields,
-// and admission that changes objects sees no more than what is sent.
+// is sent is a patch: with an update that lacks labels, older API servers take them away from their owners in managedFields, and
+// admission that changes objects sees no more than what is sent.
 func (g *gatewayStatuses) write(ctx context.Context, o gatewayObject) (map[string]any, string, error) {
 	kind, _ := inputs.GatewayKindOf(o.ref.Kind)
 	client := g.client.Resource(schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: kind.Resource}).Namespace(o.ref.Namespace)
