@@ -75,8 +75,11 @@ func (f *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
 	case write:
 		f.writes[path] = append(f.writes[path], time.Now())
 		f.written[path] = time.Now()
-		if strings.Contains(path, "/ingresses/") {
+		switch { // a patch says no kind
+		case strings.Contains(path, "/ingresses/"):
 			body = []byte(`{"kind": "Ingress", "apiVersion": "networking.k8s.io/v1"}`)
+		case r.Method == http.MethodPatch && strings.Contains(path, "/gateways/"):
+			body = []byte(`{"kind": "Gateway", "apiVersion": "gateway.networking.k8s.io/v1"}`)
 		}
 	case strings.Contains(path, gatewayv1.GroupName):
 		body = fmt.Appendf(nil, `{"kind": "Gateway", "apiVersion": "gateway.networking.k8s.io/v1", "metadata": {"namespace": "shop", "name": %q, "uid": %[1]q, "resourceVersion": "1"}}`, part[len(part)-1])

@@ -2,8 +2,10 @@ package announce
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -153,13 +155,9 @@ func (a *Announcer) Gateways(in inputs.Inputs, c config.Config, said gateway.Ver
 			g.first[uid] = generation{number: o.meta.GetGeneration(), first: head, before: atStart}
 		}
 	}
-	for uid := range g.first {
-		if !there[uid] {
-			delete(g.first, uid)
-			delete(g.wrote, uid)
-			delete(g.right, uid)
-		}
-	}
+	maps.DeleteFunc(g.first, func(uid types.UID, _ generation) bool { return !there[uid] })
+	maps.DeleteFunc(g.wrote, func(uid types.UID, _ gatewayMark) bool { return !there[uid] }) // also of an object that went while it was written
+	maps.DeleteFunc(g.right, func(uid types.UID, _ rightStatus) bool { return !there[uid] })
 	g.changed = true
 	g.loop.Kick()
 }
@@ -341,65 +339,57 @@ func (g *gatewayStatuses) noteRight(o gatewayObject, mark gatewayMark, there map
 }
 
 // write writes a status to the API server, and returns it with the version of the object that has it. The status is made from
-// the current one, which is read first if somebody else may have written a part of it: the compiler may not know all fields.
+// the current one, which is read first if somebody else may have written a part of it: the compiler may not know all fields. What
+// is sent is a patch: with an update that lacks labels, older API servers take them away from their owners in managedFields, and
+// admission that changes objects sees no more than what is sent.
 func (g *gatewayStatuses) write(ctx context.Context, o gatewayObject) (map[string]any, string, error) {
 	kind, _ := inputs.GatewayKindOf(o.ref.Kind)
 	client := g.client.Resource(schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: kind.Resource}).Namespace(o.ref.Namespace)
-	there := g.known(o)
+	has, version, known := g.known(o)
 	for tries := 0; ; tries++ {
-		if there == nil {
-			var err error
-			if there, err = client.Get(ctx, o.ref.Name, metav1.GetOptions{}); err != nil {
+		if !known {
+			there, err := client.Get(ctx, o.ref.Name, metav1.GetOptions{})
+			if err != nil {
 				return nil, "", err
 			}
+			if there.GetUID() != o.meta.GetUID() {
+				return nil, "", apierrors.NewNotFound(schema.GroupResource{Group: gatewayv1.GroupName, Resource: kind.Resource}, o.ref.Name)
+			}
+			has, _, _ = unstructured.NestedMap(there.Object, "status")
+			version = there.GetResourceVersion()
 		}
-		if there.GetUID() != o.meta.GetUID() {
-			return nil, "", apierrors.NewNotFound(schema.GroupResource{Group: gatewayv1.GroupName, Resource: kind.Resource}, o.ref.Name)
-		}
-		has, _, _ := unstructured.NestedMap(there.Object, "status")
 		g.mu.Lock()
 		want, err := o.status(has, time.Now())
 		g.mu.Unlock()
 		if err != nil || status.Same(has, want) {
 			return want, "", err
 		}
-		there.Object["status"] = want
-		after, err := client.UpdateStatus(ctx, there, metav1.UpdateOptions{FieldManager: manager})
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": o.meta.GetUID(), "resourceVersion": version}, "status": want})
+		if err != nil {
+			return nil, "", fmt.Errorf("encode a status: %w", err)
+		}
+		after, err := client.Patch(ctx, o.ref.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager}, "status")
 		switch {
 		case err == nil:
 			return want, after.GetResourceVersion(), nil
 		case !apierrors.IsConflict(err) || tries == gatewayTries:
 			return want, "", err
 		}
-		there = nil
+		known = false
 	}
 }
 
-// known returns an object with its name, its version and its status, if it has no status yet, or the one that was written last.
-// Otherwise it returns nil. To write a status, the API server needs no more of an object.
-func (g *gatewayStatuses) known(o gatewayObject) *unstructured.Unstructured {
+// known returns the status of an object and the version that has it, if there is no status yet, or it is the one that was written
+// last.
+func (g *gatewayStatuses) known(o gatewayObject) (has map[string]any, version string, known bool) {
 	g.mu.Lock()
 	mark := g.wrote[o.meta.GetUID()]
 	g.mu.Unlock()
-	has, version := mark.status, mark.after
-	if version == "" || mark.version != o.meta.GetResourceVersion() {
-		version = o.meta.GetResourceVersion()
-		if has = statusOf(o.meta); !isEmpty(has) {
-			return nil
-		}
+	if mark.after != "" && mark.version == o.meta.GetResourceVersion() {
+		return mark.status, mark.after, true
 	}
-	kind, _ := inputs.GatewayKindOf(o.ref.Kind)
-	there := &unstructured.Unstructured{Object: map[string]any{}}
-	there.SetAPIVersion(inputs.GatewayVersion)
-	there.SetKind(kind.Name)
-	there.SetNamespace(o.ref.Namespace)
-	there.SetName(o.ref.Name)
-	there.SetUID(o.meta.GetUID())
-	there.SetResourceVersion(version)
-	if has != nil {
-		there.Object["status"] = runtime.DeepCopyJSON(has)
-	}
-	return there
+	has = statusOf(o.meta)
+	return has, o.meta.GetResourceVersion(), isEmpty(has)
 }
 
 // isEmpty reports whether a status says nothing.
@@ -436,7 +426,7 @@ func GatewayRules() (classes, objects []rbacv1.PolicyRule) {
 	}
 	slices.Sort(ofObjects)
 	rules := func(resources []string) []rbacv1.PolicyRule {
-		return []rbacv1.PolicyRule{{APIGroups: []string{gatewayv1.GroupName}, Resources: resources, Verbs: []string{"update"}}}
+		return []rbacv1.PolicyRule{{APIGroups: []string{gatewayv1.GroupName}, Resources: resources, Verbs: []string{"patch"}}}
 	}
 	return rules(ofClasses), rules(ofObjects)
 }

@@ -212,7 +212,7 @@ func TestStatusThatMayNotBeWritten(t *testing.T) {
 	w.server.Apply(t, text)
 	kubeconfig := w.server.Grant(t, w.namespace, "half", []rbacv1.PolicyRule{
 		{APIGroups: []string{gatewayv1.GroupName}, Resources: []string{"gateways", "httproutes"}, Verbs: []string{"get"}},
-		{APIGroups: []string{gatewayv1.GroupName}, Resources: []string{"httproutes/status"}, Verbs: []string{"update"}},
+		{APIGroups: []string{gatewayv1.GroupName}, Resources: []string{"httproutes/status"}, Verbs: []string{"patch"}},
 	})
 	half, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

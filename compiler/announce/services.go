@@ -126,7 +126,7 @@ func (s *gatewayServices) take(in inputs.Inputs, c config.Config, said gateway.V
 		}
 	}
 	maps.DeleteFunc(s.marks, func(name types.NamespacedName, _ serviceMark) bool { return !there[name] })
-	s.turns.Keep(func(namespace string) bool { return namespaces[namespace] })
+	s.turns.Keep(namespaces)
 	maps.DeleteFunc(s.troubles, func(uid types.UID, _ string) bool { return !known[uid] })
 	s.loop.Kick()
 }

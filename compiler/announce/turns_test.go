@@ -2,6 +2,7 @@ package announce
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/events"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -137,6 +139,24 @@ func TestManyStatuses(t *testing.T) {
 	}
 	if took := time.Since(began); got != n || took > 3*time.Second {
 		t.Errorf("%d statuses take %s", got, took)
+	}
+}
+
+// What was written of a route that went meanwhile is forgotten: somebody may make routes anew all the time.
+func TestStatusesOfRoutesThatWentAreForgotten(t *testing.T) {
+	t.Parallel()
+	loop := events.NewLoop("statuses", events.Always{}, slog.New(slog.DiscardHandler), nil)
+	g := &gatewayStatuses{first: map[types.UID]generation{}, wrote: map[types.UID]gatewayMark{}, services: untroubled{}, loop: loop}
+	a := &Announcer{gateways: g, services: &gatewayServices{marks: map[types.NamespacedName]serviceMark{}, loop: loop}}
+	ref := diag.Object{Kind: "HTTPRoute", Namespace: "shop", Name: "web"}
+	var in inputs.Inputs
+	in.Gateway.HTTPRoutes = []inputs.Object[gatewayv1.HTTPRoute]{{Ref: ref, Value: &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web", ResourceVersion: "1"}}}}
+	a.Gateways(in, config.Default(), gateway.Verdicts{}, snapshots.ID{Revision: 1})
+	a.Gateways(inputs.Inputs{}, config.Default(), gateway.Verdicts{}, snapshots.ID{Revision: 2})
+	g.wrote["web"] = gatewayMark{gone: true} // the API server answers only now
+	a.Gateways(inputs.Inputs{}, config.Default(), gateway.Verdicts{}, snapshots.ID{Revision: 3})
+	if len(g.wrote) > 0 || len(g.first) > 0 {
+		t.Errorf("there is still %v, %v", g.wrote, g.first)
 	}
 }
 

@@ -160,9 +160,9 @@ func (l *ledger) wish(lasting, once []Event, now time.Time) {
 	l.wishes = next
 	there := map[string]bool{}
 	for _, w := range next {
-		there[w.namespace()] = true
+		there[w.Regarding.Namespace] = true
 	}
-	l.turns.Keep(func(namespace string) bool { return there[namespace] })
+	l.turns.Keep(there)
 	for name, r := range l.said {
 		if now.Sub(r.at) > forget {
 			delete(l.said, name)
@@ -176,8 +176,9 @@ func (l *ledger) wish(lasting, once []Event, now time.Time) {
 }
 
 // next returns the Event to write now, and how often it was written before. Namespaces take turns: in one of them, somebody
-// may make new faults all the time, quicker than Events are written. Those that the API server refused take turns with all
-// others: there may be so many of them that some are due all the time.
+// may make new faults all the time, quicker than Events are written. Objects in no namespace take turns with them, also with the
+// namespace default, in which their Events are. Those that the API server refused take turns with all others: there may be so
+// many of them that some are due all the time.
 func (l *ledger) next(now time.Time) (w wish, before int32, ok bool) {
 	w, ok = l.due(now)
 	if again, late := l.dueAgain(now); late && (!ok || !l.retried) {
@@ -186,7 +187,7 @@ func (l *ledger) next(now time.Time) (w wish, before int32, ok bool) {
 		l.retried = false
 	}
 	if ok {
-		l.turns.Took(w.namespace())
+		l.turns.Took(w.Regarding.Namespace)
 	}
 	return w, l.said[w.name].count, ok
 }
@@ -205,7 +206,7 @@ func (l *ledger) due(now time.Time) (next wish, ok bool) {
 		}
 		turn := -1
 		if ok {
-			turn = l.turns.Compare(w.namespace(), next.namespace())
+			turn = l.turns.Compare(w.Regarding.Namespace, next.Regarding.Namespace)
 		}
 		if turn < 0 || turn == 0 && isNew && !isNext {
 			next, ok, isNext = w, true, isNew

@@ -9,7 +9,7 @@ import (
 // Turns remembers when each namespace had its last turn, so that namespaces take turns: whoever makes more work in one
 // namespace than the rate allows holds up nobody in another one. The zero value is ready to use.
 type Turns struct {
-	last map[string]int // from 1 on
+	last map[string]int // from 1 on, or for a namespace that had none, the last one of others when it came
 	n    int
 }
 
@@ -22,12 +22,21 @@ func (t *Turns) Took(namespace string) {
 	t.last[namespace] = t.n
 }
 
-// Compare is negative if the last turn of a is longer ago than that of b. A namespace that had none comes first.
+// Compare is negative if the last turn of a is longer ago than that of b.
 func (t *Turns) Compare(a, b string) int { return cmp.Compare(t.last[a], t.last[b]) }
 
-// Keep forgets all other namespaces.
-func (t *Turns) Keep(there func(namespace string) bool) {
-	maps.DeleteFunc(t.last, func(namespace string, _ int) bool { return !there(namespace) })
+// Keep forgets all other namespaces. One that is new comes after those that wait already: if it came first, somebody with many
+// namespaces that come and go would always be first.
+func (t *Turns) Keep(there map[string]bool) {
+	maps.DeleteFunc(t.last, func(namespace string, _ int) bool { return !there[namespace] })
+	if t.last == nil {
+		t.last = map[string]int{}
+	}
+	for namespace := range there {
+		if _, known := t.last[namespace]; !known {
+			t.last[namespace] = t.n
+		}
+	}
 }
 
 // Queue holds things to write. Of each namespace it keeps their order, and namespaces take turns, also from one filling to
@@ -41,14 +50,15 @@ type Queue[T any] struct {
 // Fill replaces what is in the queue.
 func (q *Queue[T]) Fill(all []T, namespace func(T) string) {
 	q.of, q.order = map[string][]T{}, nil
+	there := map[string]bool{}
 	for _, one := range all {
 		n := namespace(one)
 		if len(q.of[n]) == 0 {
-			q.order = append(q.order, n)
+			q.order, there[n] = append(q.order, n), true
 		}
 		q.of[n] = append(q.of[n], one)
 	}
-	q.turns.Keep(func(namespace string) bool { return len(q.of[namespace]) > 0 })
+	q.turns.Keep(there)
 	slices.SortStableFunc(q.order, q.turns.Compare)
 }
 

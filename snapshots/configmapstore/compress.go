@@ -56,13 +56,10 @@ func (c *compressor) member(block []byte) ([]byte, error) {
 	}
 	c.mu.Unlock()
 	if !ok {
-		var out bytes.Buffer
-		z := gzip.NewWriter(&out)
-		_, err := z.Write(block)
-		if err = errors.Join(err, z.Close()); err != nil {
+		var err error
+		if member, err = gzipped(block); err != nil {
 			return nil, err
 		}
-		member = out.Bytes()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,6 +68,15 @@ func (c *compressor) member(block []byte) ([]byte, error) {
 	}
 	c.used[digest] = member
 	return member, nil
+}
+
+// gzipped compresses data to one member.
+func gzipped(data []byte) ([]byte, error) {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	_, err := z.Write(data)
+	err = errors.Join(err, z.Close())
+	return out.Bytes(), err
 }
 
 // forget forgets all blocks that were not used since the last call.
@@ -90,22 +96,25 @@ func blocksOf(data []byte) [][]byte {
 	return out
 }
 
-// blockIn returns how long the block is with which data begins.
+// blockIn returns how long the block is with which data begins. It looks at no more than the largest block: a line may be as
+// long as all that follows.
 func blockIn(data []byte) int {
-	for end := leastBlock; end < min(len(data), mostBlock); {
+	data = data[:min(len(data), mostBlock)]
+	for end := leastBlock; end < len(data); {
 		line := bytes.IndexByte(data[end:], '\n') + 1
 		if line == 0 {
 			break
 		}
 		if crc32.ChecksumIEEE(data[end:end+line])%oneLineIn == 0 {
-			return min(end+line, mostBlock)
+			return end + line
 		}
 		end += line
 	}
-	return min(len(data), mostBlock)
+	return len(data)
 }
 
-// tarGz packs files.
+// tarGz packs files. What is too large in blocks, of which each begins without the text before it, is compressed as a whole: that
+// takes up to a tenth less.
 func (c *compressor) tarGz(files []snapshots.File) ([]byte, error) {
 	var out bytes.Buffer
 	t := tar.NewWriter(&out)
@@ -120,5 +129,9 @@ func (c *compressor) tarGz(files []snapshots.File) ([]byte, error) {
 	if err := t.Close(); err != nil {
 		return nil, err
 	}
-	return c.compress(out.Bytes())
+	archive, err := c.compress(out.Bytes())
+	if err != nil || len(archive) <= maxPieces*maxPiece {
+		return archive, err
+	}
+	return gzipped(out.Bytes())
 }

@@ -5,8 +5,11 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
@@ -80,5 +83,53 @@ func TestBlocksAreCompressedOnce(t *testing.T) {
 		if len(c.known) < 20 || len(c.known) > 60 {
 			t.Errorf("revision %d: %d blocks are known", revision+1, len(c.known))
 		}
+	}
+}
+
+// Blocks take more than the whole. What fits into ConfigMaps only as a whole is packed nevertheless.
+func TestWhatFitsAsAWhole(t *testing.T) {
+	t.Parallel()
+	random := rand.NewChaCha8([32]byte{})
+	part := make([]byte, 30<<10)
+	d := storetest.Draft("web")
+	d.Files = nil
+	for n := range 2 {
+		var content []byte
+		for range 450 { // each part is there twice, and nothing else is alike
+			_, _ = random.Read(part)
+			content = append(append(content, part...), part...)
+		}
+		d.Files = append(d.Files, snapshots.File{Path: fmt.Sprintf("files/%d.bin", n), Content: content})
+	}
+	var c compressor
+	blocks := 0
+	for _, f := range d.Files {
+		packed, err := c.compress(f.Content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks += len(packed)
+	}
+	if blocks <= maxPieces*maxPiece {
+		t.Fatalf("the blocks take %d bytes, which is not too large", blocks)
+	}
+	s := d.Number(1, snapshots.ID{})
+	p, err := c.pack(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := unpackFiles(s.Manifest, p.pieces)
+	if err != nil || !reflect.DeepEqual(files, s.Files) {
+		t.Errorf("what comes out differs: %v", err)
+	}
+}
+
+// An endless line is not read to its end for each block.
+func TestEndlessLine(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	blocks := blocksOf(make([]byte, snapshots.MaxSnapshot))
+	if took := time.Since(began); len(blocks) != snapshots.MaxSnapshot/mostBlock || took > 2*time.Second {
+		t.Errorf("%d blocks take %s", len(blocks), took)
 	}
 }

@@ -150,10 +150,14 @@ type packed struct {
 }
 
 // pack packs a snapshot. The same snapshot always gives the same bytes. A snapshot that is too large is
-// refused, and the error names its largest files.
+// refused, and the error names its largest files. Nothing of it is remembered then.
 func (c *compressor) pack(s snapshots.Snapshot) (packed, error) {
-	defer c.forget()
-	return c.packInto(s, maxPiece)
+	p, err := c.packInto(s, maxPiece)
+	c.forget()
+	if err != nil {
+		c.forget()
+	}
+	return p, err
 }
 
 // packInto packs into pieces of at most so many bytes, all of about the same size.

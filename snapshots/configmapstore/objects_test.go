@@ -39,9 +39,13 @@ func TestTooLarge(t *testing.T) {
 		_, _ = random.Read(content)
 		d.Files = append(d.Files, snapshots.File{Path: fmt.Sprintf("files/%02d.bin", i), Content: content})
 	}
-	_, err := new(compressor).pack(d.Number(1, snapshots.ID{}))
+	var c compressor
+	_, err := c.pack(d.Number(1, snapshots.ID{}))
 	if !errors.Is(err, sequence.ErrRefused) {
 		t.Fatal(err)
+	}
+	if len(c.known) > 0 {
+		t.Errorf("%d blocks of what is refused are kept in memory", len(c.known))
 	}
 	_, listed, _ := strings.Cut(err.Error(), "the largest files: ")
 	if names := strings.Split(listed, ", "); len(names) != 10 || names[0] != "files/11.bin 2600011" || names[9] != "files/02.bin 2600002" {
