@@ -2,6 +2,7 @@ package testscripts
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os/exec"
@@ -258,6 +259,9 @@ func settledFleet(w *world, ts *testscript.TestScript, args []string) error {
 	names := args[1:]
 	if len(names) == 0 {
 		names = slices.Sorted(maps.Keys(inSync))
+	}
+	if len(names) == 0 {
+		return errors.New("no instance has joined")
 	}
 	for _, name := range names { // they may not have joined yet
 		if !inSync[name] {
