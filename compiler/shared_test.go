@@ -34,6 +34,8 @@ func (o *planned) Await(named routing.Asked) bool {
 	return known
 }
 
+func (*planned) Prepare(*config.Config) error { return nil }
+
 func (*planned) Changes(context.Context, *slog.Logger) <-chan struct{} { return nil }
 
 // A ConfigMap that a review asked for after the loop had read is not known to the loop: a compile would take it for missing.

@@ -169,6 +169,10 @@ type Objects interface {
 	Complete(named routing.Asked) bool
 	// Await is Complete for some of the names: Read keeps the objects of others.
 	Await(named routing.Asked) bool
+	// Prepare begins to follow what another configuration asks for, too. The error wraps [inputs.ErrIncomplete] while
+	// not all of that is known. Changes sends a value when it may be. A Read with that configuration ends the preparation,
+	// as nil does.
+	Prepare(next *config.Config) error
 	// Changes returns a channel that receives a value when the objects may differ from the last Read: one value for any
 	// number of changes since the channel was last read. It stops when ctx is done.
 	Changes(ctx context.Context, log *slog.Logger) <-chan struct{}
@@ -213,6 +217,9 @@ func (*Directory) Complete(routing.Asked) bool { return true }
 // Await returns true, as Complete does.
 func (*Directory) Await(routing.Asked) bool { return true }
 
+// Prepare returns nil, since all files are read for each configuration.
+func (*Directory) Prepare(*config.Config) error { return nil }
+
 // Changes watches the files.
 func (d *Directory) Changes(ctx context.Context, log *slog.Logger) <-chan struct{} {
 	return manifests.Watch(ctx, []string{d.path}, log)
@@ -252,6 +259,9 @@ func (Given) Complete(routing.Asked) bool { return true }
 
 // Await returns true, as Complete does.
 func (Given) Await(routing.Asked) bool { return true }
+
+// Prepare returns nil, since all objects are there.
+func (Given) Prepare(*config.Config) error { return nil }
 
 // Changes never sends.
 func (Given) Changes(context.Context, *slog.Logger) <-chan struct{} { return nil }

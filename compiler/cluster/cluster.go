@@ -23,6 +23,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,6 +54,7 @@ type Cluster struct {
 
 	mu     sync.Mutex
 	config config.Config
+	next   *config.Config // the one of Prepare
 	asked  routing.Asked
 	orders map[kubewatch.Query]*order // of queries for many objects
 }
@@ -81,16 +84,15 @@ func (c *Cluster) Run(ctx context.Context, log *slog.Logger) { c.watches.Run(ctx
 func (c *Cluster) Read(_ context.Context, cfg config.Config) (inputs.Gathered, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.next != nil && reflect.DeepEqual(*c.next, cfg) {
+		c.next = nil
+	}
 	c.plan(cfg, c.asked)
 	var in inputs.Inputs
-	var missing []string
+	var incomplete error
 	c.watches.Read(func(list []kubewatch.QueryState) {
-		for _, s := range list {
-			if !settled(s) {
-				missing = append(missing, s.Text())
-			}
-		}
-		if len(missing) > 0 {
+		list = c.askedBy(cfg, list)
+		if incomplete = unsettled(list); incomplete != nil {
 			return
 		}
 		before := c.orders
@@ -110,11 +112,52 @@ func (c *Cluster) Read(_ context.Context, cfg config.Config) (inputs.Gathered, e
 			}
 		}
 	})
-	if len(missing) > 0 {
-		return inputs.Gathered{}, fmt.Errorf("%w: %s", inputs.ErrIncomplete, printable.Few(missing, maxShown))
+	if incomplete != nil {
+		return inputs.Gathered{}, incomplete
 	}
 	selector := inputs.NewSelector(cfg, in.Namespaces)
 	return inputs.Gathered{Objects: selector.Objects(in)}, nil
+}
+
+// Prepare watches what another configuration asks for, too. The error wraps [inputs.ErrIncomplete] and says what is
+// waited for until all of that is known. A Read with that configuration ends the preparation, as nil does.
+func (c *Cluster) Prepare(next *config.Config) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next = next
+	c.plan(c.config, c.asked)
+	if next == nil {
+		return nil
+	}
+	var incomplete error
+	c.watches.Read(func(list []kubewatch.QueryState) { incomplete = unsettled(c.askedBy(*next, list)) })
+	return incomplete
+}
+
+// askedBy returns the queries that a configuration asks for. Only while another one is prepared, there may be more.
+func (c *Cluster) askedBy(cfg config.Config, list []kubewatch.QueryState) []kubewatch.QueryState {
+	if c.next == nil {
+		return list
+	}
+	wanted := Plan(cfg, c.asked)
+	return slices.DeleteFunc(list, func(s kubewatch.QueryState) bool {
+		_, found := slices.BinarySearchFunc(wanted, s.Query, kubewatch.Query.Compare)
+		return !found
+	})
+}
+
+// unsettled returns an error that names the queries of which not everything is known, or nil.
+func unsettled(list []kubewatch.QueryState) error {
+	var missing []string
+	for _, s := range list {
+		if !settled(s) {
+			missing = append(missing, s.Text())
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", inputs.ErrIncomplete, printable.Few(missing, maxShown))
 }
 
 // Complete records the names that a compile looked for, and reports whether all of these objects were known.
@@ -137,7 +180,11 @@ func (c *Cluster) Changes(context.Context, *slog.Logger) <-chan struct{} { retur
 // plan makes a new plan, and reports whether it watches anything new.
 func (c *Cluster) plan(cfg config.Config, asked routing.Asked) (added bool) {
 	c.config, c.asked = cfg, asked
-	return c.watches.Plan(Plan(cfg, asked))
+	queries := Plan(cfg, asked)
+	if c.next != nil {
+		queries = append(queries, Plan(*c.next, asked)...)
+	}
+	return c.watches.Plan(queries)
 }
 
 // settled reports whether nothing more can be known: all objects are known, or an optional kind does not exist, or the

@@ -88,6 +88,13 @@ func (f *followed) await(t *testing.T, what string, wanted func(inputs.Inputs, e
 	}
 }
 
+// read reads once.
+func (f *followed) read(t *testing.T) (inputs.Inputs, error) {
+	t.Helper()
+	g, err := f.Read(t.Context(), f.config)
+	return g.Objects, err
+}
+
 // holds returns a condition for await: exactly these objects are known.
 func holds(names ...string) func(inputs.Inputs, error) bool {
 	slices.Sort(names)

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -143,6 +144,52 @@ func TestKindThatComesLater(t *testing.T) {
 		if _, kept, _ := unstructured.NestedString(content.Object, "spec", "notes"); kept || content.GetManagedFields() != nil {
 			t.Errorf("what is to be dropped is kept: %v", content.Object)
 		}
+	}
+}
+
+// While another configuration is prepared, what the present one asks for is read, and nothing else. Once all is known, it is
+// read at once.
+func TestPrepare(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t)
+	namespace, added := server.Namespace(t), server.Namespace(t)
+	server.Apply(t, service(namespace, "web")+service(added, "more")+secret(namespace, "used", "a"))
+	f := follow(t, server.Kubeconfig(), in(namespace))
+	f.await(t, "start", holds("Service web"))
+	f.Complete(named(namespace, "used"))
+	next := in(namespace)
+	next.Namespaces = append(next.Namespaces, added)
+	next.Kinds = []kinds.Kind{{APIVersion: "test.example/v1", Kind: "Prepared", Namespaces: []string{namespace}}}
+	prepared := func(wanted func(error) bool) func(inputs.Inputs, error) bool {
+		return func(in inputs.Inputs, err error) bool {
+			if err != nil && !strings.Contains(err.Error(), "Secret") || len(in.Services) > 1 {
+				t.Errorf("meanwhile %v, %v", refs(in), err)
+			}
+			return wanted(f.Prepare(&next)) && holds("Secret used", "Service web")(f.read(t))
+		}
+	}
+	f.await(t, "the kind is said to be missing", prepared(func(err error) bool {
+		return errors.Is(err, inputs.ErrIncomplete) && strings.Contains(err.Error(), "does not know Prepared of test.example/v1") && !strings.Contains(err.Error(), ",")
+	}))
+	if !f.Complete(named(namespace, "used")) {
+		t.Error("a compile is not complete")
+	}
+	server.Apply(t, fmt.Sprintf(widgets, "prepareds", "Prepared"))
+	server.Apply(t, widget("Prepared", namespace, "w", "a.example"))
+	f.await(t, "with the kind", prepared(func(err error) bool { return err == nil }))
+	f.config = next
+	if got, err := f.read(t); err != nil || len(got.Services) != 2 {
+		t.Errorf("once it is prepared, it has %v, %v", refs(got), err)
+	}
+	f.await(t, "the object", holds("Prepared w", "Secret used", "Service more", "Service web"))
+	// What was prepared and is not wanted any more is not watched.
+	other := in(namespace)
+	other.Kinds = []kinds.Kind{{APIVersion: "test.example/v1", Kind: "Never"}}
+	if err := f.Prepare(&other); !errors.Is(err, inputs.ErrIncomplete) {
+		t.Errorf("it is prepared: %v", err)
+	}
+	if err := f.Prepare(nil); err != nil || strings.Contains(fmt.Sprint(f.Troubles()), "Never") {
+		t.Errorf("%v, %v", err, f.Troubles())
 	}
 }
 

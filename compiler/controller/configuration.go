@@ -70,6 +70,8 @@ func JudgeConfiguration(ctx context.Context, check settings, name string, data [
 // reconfiguration is what a loop knows of a configuration that changes.
 type reconfiguration struct {
 	reread  retry          // when to read it
+	next    *config.Config // not used yet, since not all objects that it asks for are known
+	waits   string         // what was logged of it
 	former  *config.Config // to return to if the new one does not compile
 	refused []diag.Diagnostic
 	unread  bool
@@ -104,6 +106,7 @@ func (l *loop) reconfigure(ctx context.Context) {
 	}
 	switch {
 	case ctx.Err() != nil:
+		return
 	case err != nil:
 		l.config.reread.fail(now)
 		l.config.unread = true
@@ -111,19 +114,63 @@ func (l *loop) reconfigure(ctx context.Context) {
 		l.Status.configured(nil, err, now)
 		l.Log.Error("cannot read the configuration, keeping the old one and trying again", "err", err, "in", l.config.reread.wait)
 	case len(found) > 0:
+		l.supersede(nil)
 		l.refuse(found, now)
 	case reflect.DeepEqual(c, l.Source.Config):
+		l.supersede(nil)
 		l.accept(now)
+	case l.debounce.done.IsZero(): // no compile has ended, so that there is none to go on with
+		l.try(c, now)
 	default:
 		l.config.reread.reset()
-		if l.config.former == nil {
-			former := l.Source.Config
-			l.config.former = &former
-		}
-		l.Source.Config = c
-		l.losses.reconfigured()
-		l.debounce.change(now)
+		l.supersede(&c)
 	}
+}
+
+// supersede makes another configuration the next one, or none.
+func (l *loop) supersede(next *config.Config) {
+	if l.config.next != nil && next == nil {
+		_ = l.Source.Objects.Prepare(nil) // nothing is asked for
+	}
+	if l.config.next, l.config.waits = next, ""; next != nil {
+		l.config.refused = nil
+		l.Status.configured(nil, nil, time.Now()) // what was found was in a former text
+	}
+}
+
+// prepare tries the next configuration once all objects are known that it asks for. Until then, the compiler goes on with
+// the one before: if a kind is misspelled, or must not be read yet, that would keep everybody's changes from being published.
+func (l *loop) prepare(now time.Time) {
+	if l.config.next == nil {
+		return
+	}
+	err := l.Source.Objects.Prepare(l.config.next)
+	if err == nil {
+		c := *l.config.next
+		l.config.next, l.config.waits = nil, ""
+		l.try(c, now)
+		return
+	}
+	l.Status.configured(nil, err, now)
+	if text := err.Error(); text != l.config.waits {
+		if l.config.waits == "" {
+			l.metrics.reconfigured("waiting", true)
+		}
+		l.config.waits = text
+		l.Log.Info("the configuration waits for objects, keeping the old one meanwhile", "for", err)
+	}
+}
+
+// try compiles with a configuration. It is on trial until that succeeds.
+func (l *loop) try(c config.Config, now time.Time) {
+	l.config.reread.reset()
+	if l.config.former == nil {
+		former := l.Source.Config
+		l.config.former = &former
+	}
+	l.Source.Config = c
+	l.losses.reconfigured()
+	l.debounce.change(now)
 }
 
 // refuse goes back to the last good configuration. It does not report known faults again.

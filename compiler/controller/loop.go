@@ -189,6 +189,7 @@ func (l *loop) turn(ctx context.Context) {
 	if due(l.config.reread.at, time.Now()) {
 		l.reconfigure(ctx)
 	}
+	l.prepare(time.Now())
 	if now := time.Now(); due(l.debounce.due(), now) || due(l.recompile.at, now) {
 		first := l.debounce.begin()
 		l.metrics.begins(first, now)

@@ -44,7 +44,7 @@ func newMetrics(r prometheus.Registerer, clock func() time.Time) *metrics {
 		success:       gauge("last_success_timestamp_seconds", "When the store was last known to hold what the files said."),
 		held:          gauge("held_drafts", "1 while the newest draft waits for approval, since too much is gone."),
 		rivals:        gauge("rivals", "1 while another compiler, of no common Lease, publishes to the same store."),
-		configReloads: counters("config_reloads_total", "Changes of the configuration, by result: accepted, refused, error (it could not be read).", "result", "accepted", "refused", "error"),
+		configReloads: counters("config_reloads_total", "Changes of the configuration, by result: accepted, refused, waiting (not all objects that it asks for are known), error (it could not be read).", "result", "accepted", "refused", "waiting", "error"),
 		configRefused: gauge("config_refused", "1 while the configuration as it is written is not the one that is used."),
 		objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "hapsnap_compiler_objects", Help: "Objects that the last compile read, by kind.",

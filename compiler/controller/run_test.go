@@ -1,16 +1,21 @@
 package controller_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/controller"
 	"github.com/hapsnap/hapsnap/compiler/controller/controllertest"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
 )
 
 // volume is a folder with a configuration, like the volume of a ConfigMap: the file is a link through another
@@ -145,6 +150,113 @@ func TestRunKeepsAConfigurationThatIsGone(t *testing.T) {
 	r.AwaitRoute(t, "api.example", true)
 	awaitBind(t, r, 8001)
 	controllertest.Put(t, dir, "c.yaml", text)
+	r.AwaitMetric(t, "hapsnap_compiler_config_refused", 0)
+}
+
+// waiting are objects of which those of other kinds are not known until the test says so.
+type waiting struct {
+	*compiler.Directory
+	changed chan struct{}
+	mu      sync.Mutex
+	known   bool
+}
+
+func (o *waiting) Read(ctx context.Context, c config.Config) (inputs.Gathered, error) {
+	if err := o.Prepare(&c); err != nil {
+		return inputs.Gathered{}, err
+	}
+	return o.Directory.Read(ctx, c)
+}
+
+func (o *waiting) Prepare(c *config.Config) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if c != nil && len(c.Kinds) > 0 && !o.known {
+		return fmt.Errorf("%w: %ss", inputs.ErrIncomplete, c.Kinds[0].Kind)
+	}
+	return nil
+}
+
+func (o *waiting) Changes(ctx context.Context, log *slog.Logger) <-chan struct{} {
+	files := o.Directory.Changes(ctx, log)
+	go func() {
+		for {
+			select {
+			case <-files:
+				o.change()
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return o.changed
+}
+
+func (o *waiting) change() {
+	select {
+	case o.changed <- struct{}{}:
+	default:
+	}
+}
+
+// know says whether the kinds are known.
+func (o *waiting) know(known bool) {
+	o.mu.Lock()
+	o.known = known
+	o.mu.Unlock()
+	o.change()
+}
+
+// A configuration that asks for what is not known, such as a kind that is misspelled, waits. Meanwhile the former one is
+// used, everything else is published, and another configuration may take its place.
+func TestRunGoesOnWhileAConfigurationWaits(t *testing.T) {
+	t.Parallel()
+	v := &volume{dir: t.TempDir()}
+	v.write(t, "{http: {port: 8001}}")
+	r := controllertest.Prepare(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")})
+	o := &waiting{Directory: compiler.Files(r.Dir), changed: make(chan struct{}, 1)}
+	r.Configuration = controller.ConfigFile(v.file())
+	before := config.Default()
+	before.HTTP.Port = 8001
+	r.Start(t, before, func(options *controller.Options) { options.Source.Objects = o })
+	awaitBind(t, r, 8001)
+	waits := func(kind string) {
+		t.Helper()
+		controllertest.Await(t, "what it waits for", func() error {
+			if refused := r.Status.Report().Compiler.Refused; refused == nil || !strings.Contains(refused.Error, kind) || len(refused.Found) > 0 || r.Status.Ready() != nil {
+				return fmt.Errorf("refused %+v, ready %v", refused, r.Status.Ready())
+			}
+			return nil
+		})
+		r.AwaitMetric(t, "hapsnap_compiler_config_refused", 1)
+	}
+	const kind = "kinds: [{apiVersion: example.com/v1, kind: %s}]"
+	v.write(t, "{http: {port: 8002}, "+fmt.Sprintf(kind, "Wigdet")+"}")
+	waits("Wigdets")
+	r.Write(t, "api.yaml", controllertest.Manifest("api", "5s"))
+	r.AwaitRoute(t, "api.example", true)
+	awaitBind(t, r, 8001)
+
+	v.write(t, "{http: {port: 8003}}") // taken back
+	awaitBind(t, r, 8003)
+	r.AwaitMetric(t, "hapsnap_compiler_config_refused", 0)
+
+	v.write(t, "{http: {prot: 8004}}")
+	awaitRefused(t, r, "unknown field")
+	v.write(t, "{http: {port: 8004}, "+fmt.Sprintf(kind, "Widget")+"}")
+	waits("Widgets")
+	v.write(t, "{http: {prot: 8004}}") // worse
+	awaitRefused(t, r, "unknown field")
+	o.know(true)
+	r.Write(t, "shop.yaml", controllertest.Manifest("shop", "5s"))
+	r.AwaitRoute(t, "shop.example", true)
+	awaitBind(t, r, 8003)
+
+	o.know(false)
+	v.write(t, "{http: {port: 8004}, "+fmt.Sprintf(kind, "Widget")+"}")
+	waits("Widgets")
+	o.know(true)
+	awaitBind(t, r, 8004)
 	r.AwaitMetric(t, "hapsnap_compiler_config_refused", 0)
 }
 

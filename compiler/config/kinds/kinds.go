@@ -27,8 +27,8 @@ type Kind struct {
 	// function secret inserts their values.
 	Kind string `json:"kind"`
 	// Optional says that the cluster need not know the kind. While it does not, there are
-	// no such objects. Without this option nothing is compiled until the cluster knows the
-	// kind.
+	// no such objects. Without this option a compiler that starts compiles nothing until the
+	// cluster knows the kind, and one that runs goes on with the configuration before.
 	Optional bool `json:"optional"`
 	// Namespaces are the namespaces whose objects are read. An empty list means all namespaces.
 	Namespaces []string `json:"namespaces"`
