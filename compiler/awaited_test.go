@@ -51,8 +51,6 @@ func (o *restless) Complete(named routing.Asked) bool {
 	return known
 }
 
-func (*restless) Prepare(*config.Config) error { return nil }
-
 func (*restless) Changes(context.Context, *slog.Logger) <-chan struct{} { return nil }
 
 // Somebody who names another Secret every moment does not keep compiles from ending. The compile that ends has the

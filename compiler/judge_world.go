@@ -305,6 +305,9 @@ func (s *sharedObjects) Read(ctx context.Context, c config.Config) (inputs.Gathe
 	return g, err
 }
 
+// Prepare is for the loop.
+func (s *sharedObjects) Prepare(next *config.Config) error { return prepare(s.Objects, next) }
+
 // Complete is for the loop.
 func (s *sharedObjects) Complete(named routing.Asked) bool {
 	s.mu.Lock()

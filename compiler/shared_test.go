@@ -2,6 +2,7 @@ package compiler_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 
@@ -33,8 +34,6 @@ func (o *planned) Await(named routing.Asked) bool {
 	o.asked = o.asked.And(named)
 	return known
 }
-
-func (*planned) Prepare(*config.Config) error { return nil }
 
 func (*planned) Changes(context.Context, *slog.Logger) <-chan struct{} { return nil }
 
@@ -74,5 +73,31 @@ func TestWhatReviewsAskForWasNotRead(t *testing.T) {
 				t.Error("it is not known any more, since no review asks for it")
 			}
 		})
+	}
+}
+
+// preparing are objects of which another configuration asks for some that are not known.
+type preparing struct{ planned }
+
+func (*preparing) Prepare(next *config.Config) error {
+	if next != nil {
+		return inputs.ErrIncomplete
+	}
+	return nil
+}
+
+// A configuration waits for its objects, too, where reviews share them.
+func TestSharedObjectsArePrepared(t *testing.T) {
+	t.Parallel()
+	s := compiler.Source{Objects: compiler.Shared(&preparing{})}
+	if err := s.Prepare(&config.Config{}); !errors.Is(err, inputs.ErrIncomplete) {
+		t.Errorf("preparing: %v", err)
+	}
+	if err := s.Prepare(nil); err != nil {
+		t.Errorf("preparing nothing: %v", err)
+	}
+	s.Objects = compiler.Shared(&planned{})
+	if err := s.Prepare(&config.Config{}); err != nil {
+		t.Errorf("preparing objects that are all known: %v", err)
 	}
 }

@@ -156,6 +156,19 @@ func (s Source) templates() (render.Templates, error) {
 	return shipped.Under(overlay), err
 }
 
+// Prepare begins to follow the objects that another configuration asks for, too. The error wraps [inputs.ErrIncomplete]
+// while not all of them are known; there is a change when they may be. A compile with that configuration ends the
+// preparation, as nil does.
+func (s Source) Prepare(next *config.Config) error { return prepare(s.Objects, next) }
+
+// prepare is [Source.Prepare]. Objects without a method of that name have all at once.
+func prepare(objects Objects, next *config.Config) error {
+	if o, ok := objects.(interface{ Prepare(*config.Config) error }); ok {
+		return o.Prepare(next)
+	}
+	return nil
+}
+
 // Objects is where the Kubernetes objects of a compile come from: a [Directory] or a cluster. String returns its name
 // for people.
 type Objects interface {
@@ -169,10 +182,6 @@ type Objects interface {
 	Complete(named routing.Asked) bool
 	// Await is Complete for some of the names: Read keeps the objects of others.
 	Await(named routing.Asked) bool
-	// Prepare begins to follow what another configuration asks for, too. The error wraps [inputs.ErrIncomplete] while
-	// not all of that is known. Changes sends a value when it may be. A Read with that configuration ends the preparation,
-	// as nil does.
-	Prepare(next *config.Config) error
 	// Changes returns a channel that receives a value when the objects may differ from the last Read: one value for any
 	// number of changes since the channel was last read. It stops when ctx is done.
 	Changes(ctx context.Context, log *slog.Logger) <-chan struct{}
@@ -217,9 +226,6 @@ func (*Directory) Complete(routing.Asked) bool { return true }
 // Await returns true, as Complete does.
 func (*Directory) Await(routing.Asked) bool { return true }
 
-// Prepare returns nil, since all files are read for each configuration.
-func (*Directory) Prepare(*config.Config) error { return nil }
-
 // Changes watches the files.
 func (d *Directory) Changes(ctx context.Context, log *slog.Logger) <-chan struct{} {
 	return manifests.Watch(ctx, []string{d.path}, log)
@@ -259,9 +265,6 @@ func (Given) Complete(routing.Asked) bool { return true }
 
 // Await returns true, as Complete does.
 func (Given) Await(routing.Asked) bool { return true }
-
-// Prepare returns nil, since all objects are there.
-func (Given) Prepare(*config.Config) error { return nil }
 
 // Changes never sends.
 func (Given) Changes(context.Context, *slog.Logger) <-chan struct{} { return nil }

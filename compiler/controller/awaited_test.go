@@ -47,8 +47,6 @@ func (o *later) Await(named routing.Asked) bool {
 
 func (o *later) Complete(named routing.Asked) bool { return o.Await(named) }
 
-func (*later) Prepare(*config.Config) error { return nil }
-
 func (o *later) Changes(context.Context, *slog.Logger) <-chan struct{} { return o.changed }
 
 // A compile that found that objects are not known is none after which the next one waits.

@@ -130,7 +130,7 @@ func (l *loop) reconfigure(ctx context.Context) {
 // supersede makes another configuration the next one, or none.
 func (l *loop) supersede(next *config.Config) {
 	if l.config.next != nil && next == nil {
-		_ = l.Source.Objects.Prepare(nil) // nothing is asked for
+		_ = l.Source.Prepare(nil) // nothing is asked for
 	}
 	if l.config.next, l.config.waits = next, ""; next != nil {
 		l.config.refused = nil
@@ -144,7 +144,7 @@ func (l *loop) prepare(now time.Time) {
 	if l.config.next == nil {
 		return
 	}
-	err := l.Source.Objects.Prepare(l.config.next)
+	err := l.Source.Prepare(l.config.next)
 	if err == nil {
 		c := *l.config.next
 		l.config.next, l.config.waits = nil, ""

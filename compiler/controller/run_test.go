@@ -231,8 +231,8 @@ func TestRunGoesOnWhileAConfigurationWaits(t *testing.T) {
 		r.AwaitMetric(t, "hapsnap_compiler_config_refused", 1)
 	}
 	const kind = "kinds: [{apiVersion: example.com/v1, kind: %s}]"
-	v.write(t, "{http: {port: 8002}, "+fmt.Sprintf(kind, "Wigdet")+"}")
-	waits("Wigdets")
+	v.write(t, "{http: {port: 8002}, "+fmt.Sprintf(kind, "Wigit")+"}")
+	waits("Wigits")
 	r.Write(t, "api.yaml", controllertest.Manifest("api", "5s"))
 	r.AwaitRoute(t, "api.example", true)
 	awaitBind(t, r, 8001)
