@@ -75,6 +75,8 @@ type reconfiguration struct {
 	former  *config.Config // to return to if the new one does not compile
 	refused []diag.Diagnostic
 	unread  bool
+	// withdrawn is the one with which no compile succeeded, for a reason that may pass.
+	withdrawn *config.Config
 }
 
 // watchConfiguration returns the channel that sends when the configuration may have changed. It also makes the loop read the
@@ -132,7 +134,8 @@ func (l *loop) supersede(next *config.Config) {
 	if l.config.next != nil && next == nil {
 		_ = l.Source.Prepare(nil) // nothing is asked for
 	}
-	if l.config.next, l.config.waits = next, ""; next != nil {
+	l.config.next, l.config.waits = next, ""
+	if next != nil && (l.config.withdrawn == nil || !reflect.DeepEqual(*next, *l.config.withdrawn)) {
 		l.config.refused = nil
 		l.Status.configured(nil, nil, time.Now()) // what was found was in a former text
 	}
@@ -180,7 +183,7 @@ func (l *loop) refuse(found []diag.Diagnostic, now time.Time) {
 		l.Source.Config, l.config.former = *l.config.former, nil
 		l.debounce.change(now)
 	}
-	l.config.unread = false
+	l.config.unread, l.config.withdrawn = false, nil
 	l.Status.configured(found, nil, now)
 	if slices.Equal(found, l.config.refused) {
 		return
@@ -192,14 +195,31 @@ func (l *loop) refuse(found []diag.Diagnostic, now time.Time) {
 	}
 }
 
+// withdrawnRetry is when a configuration is tried again with which no compile succeeded. A search for what HAProxy crashes
+// for takes long, and nothing is published meanwhile.
+const withdrawnRetry = 5 * time.Minute
+
+// withdraw goes back to the last good configuration after a compile that failed for no fault that has a place: HAProxy
+// crashed, hung or refused everything, or there was no memory. It cannot tell whether the configuration is to blame.
+func (l *loop) withdraw(err error, now time.Time) {
+	withdrawn := l.Source.Config
+	l.Source.Config, l.config.former, l.config.withdrawn = *l.config.former, nil, &withdrawn
+	l.config.reread = retry{at: now.Add(withdrawnRetry)}
+	l.recompile.reset()
+	l.debounce.change(now)
+	l.metrics.reconfigured("refused", true)
+	l.Status.configured(nil, fmt.Errorf("cannot compile with it: %w", err), now)
+	l.Log.Error("cannot compile with the configuration, keeping the old one and trying again", append([]any{"err", err, "in", withdrawnRetry}, hintOf(err)...)...)
+}
+
 // accept records that the current configuration is the one that is used.
 func (l *loop) accept(now time.Time) {
 	l.config.reread.reset()
-	if l.config.former != nil || l.config.unread || len(l.config.refused) > 0 {
+	if l.config.former != nil || l.config.unread || len(l.config.refused) > 0 || l.config.withdrawn != nil {
 		l.metrics.reconfigured("accepted", false)
 		l.Log.Info("configuration accepted")
 	}
-	l.config.former, l.config.refused, l.config.unread = nil, nil, false
+	l.config.former, l.config.refused, l.config.unread, l.config.withdrawn = nil, nil, false, nil
 	l.Status.configured(nil, nil, now)
 }
 

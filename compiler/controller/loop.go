@@ -102,7 +102,7 @@ func Run(ctx context.Context, o Options) error {
 			l.debounce.change(time.Now())
 		case <-templates:
 			l.debounce.change(time.Now())
-			if len(l.config.refused) > 0 { // the templates may have been the reason
+			if len(l.config.refused) > 0 || l.config.withdrawn != nil { // the templates may have been the reason
 				l.configurationChanged(time.Now())
 			}
 		case <-configuration:
@@ -248,6 +248,10 @@ func (l *loop) compile(ctx context.Context, change time.Time) (compiled bool) {
 	}
 	if l.config.former != nil && errors.Is(err, compiler.ErrTemplates) {
 		l.refuse(ofNoObject(result.Diagnostics), time.Now())
+		return true
+	}
+	if l.config.former != nil && err != nil && !errors.Is(err, compiler.ErrNothing) { // no objects is nobody's fault
+		l.withdraw(err, time.Now())
 		return true
 	}
 	l.Judge.Compiled(l.Source, objects.Classes, result.Diagnostics, err)

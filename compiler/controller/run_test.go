@@ -16,6 +16,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/controller"
 	"github.com/hapsnap/hapsnap/compiler/controller/controllertest"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/testing/scripttest"
 )
 
 // volume is a folder with a configuration, like the volume of a ConfigMap: the file is a link through another
@@ -258,6 +260,43 @@ func TestRunGoesOnWhileAConfigurationWaits(t *testing.T) {
 	o.know(true)
 	awaitBind(t, r, 8004)
 	r.AwaitMetric(t, "hapsnap_compiler_config_refused", 0)
+}
+
+// A configuration with which HAProxy crashes does not keep everything else from being published, and is tried again if it or
+// the templates change.
+func TestRunGoesBackIfHAProxyCrashes(t *testing.T) {
+	t.Parallel()
+	v := &volume{dir: t.TempDir()}
+	v.write(t, "{http: {port: 8001}}")
+	r := controllertest.Prepare(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")})
+	controllertest.Put(t, filepath.Join(r.Templates, "extend"), "global.cfg", "    # one")
+	r.Configuration = controller.ConfigFile(v.file())
+	before := config.Default()
+	before.HTTP.Port = 8001
+	sound := controllertest.HAProxy(t)
+	path := filepath.Join(t.TempDir(), "haproxy")
+	scripttest.Write(t, path, "#!/bin/sh\nif grep -q '# one' haproxy.cfg && grep -q 'bind .*:8002' haproxy.cfg; then kill -SEGV $$; fi\nexec "+sound.Path+" \"$@\"\n")
+	r.Start(t, before, func(o *controller.Options) { o.Checker = &validate.Checker{Path: path, Version: sound.Version} })
+	awaitBind(t, r, 8001)
+
+	v.write(t, "{http: {port: 8002}}")
+	controllertest.Await(t, "the crash", func() error {
+		if refused := r.Status.Report().Compiler.Refused; refused == nil || !strings.Contains(refused.Error, "cannot compile with it: ") || r.Status.Ready() != nil {
+			return fmt.Errorf("refused %+v, ready %v", refused, r.Status.Ready())
+		}
+		return nil
+	})
+	r.AwaitMetric(t, "hapsnap_compiler_config_refused", 1)
+	r.Write(t, "api.yaml", controllertest.Manifest("api", "5s"))
+	r.AwaitRoute(t, "api.example", true)
+	awaitBind(t, r, 8001)
+
+	controllertest.Put(t, filepath.Join(r.Templates, "extend"), "global.cfg", "    # two")
+	awaitBind(t, r, 8002)
+	r.AwaitMetric(t, "hapsnap_compiler_config_refused", 0)
+	if refused := r.Status.Report().Compiler.Refused; refused != nil {
+		t.Errorf("it is used, and still refused: %+v", refused)
+	}
 }
 
 // manifestsOf returns the objects of several hosts in one file, so that all come and go at once.
