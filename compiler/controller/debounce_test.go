@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -25,8 +26,8 @@ func TestDebounce(t *testing.T) {
 		"what the first compile missed":        {calm, 0, []int{1}, 21},
 		"what the second one missed":           {busy, 0, []int{1}, 501},
 		"soon after a compile":                 {busy, 0, []int{100}, 600},
-		"waits for quiet":                      {busy, 0, []int{100, 300, 500}, 1000},
-		"but not for ever":                     {busy, 0, []int{100, 500, 900, 1300, 1700, 2100}, 2100},
+		"waits for no others":                  {busy, 0, []int{100, 300, 500}, 600},
+		"but not for long":                     {busy, 0, []int{100, 500, 900, 1300, 1700, 2100}, 600},
 		"a quiet time as long as the interval": {busy, 0, []int{500}, 520},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -57,6 +58,34 @@ func TestDebounce(t *testing.T) {
 				t.Error("due again with no change since")
 			}
 		})
+	}
+}
+
+// Where something changes all the time, the waits grow, so that not each change makes a snapshot. A quiet time ends that.
+func TestDebounceOfConstantChange(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	d := debounce{interval: 500 * time.Millisecond, maxWait: 3 * time.Second}
+	var waits []time.Duration
+	compile := func() {
+		waits = append(waits, now.Sub(d.first))
+		d.begin()
+		now = now.Add(50 * time.Millisecond)
+		d.end(now)
+	}
+	constantly := func(compiles int) {
+		for n := len(waits) + compiles; len(waits) < n; now = now.Add(10 * time.Millisecond) {
+			if d.change(now); !now.Before(d.due()) {
+				compile()
+			}
+		}
+	}
+	constantly(7)
+	now = now.Add(time.Second)
+	constantly(4)
+	ms := time.Millisecond
+	if want := []time.Duration{100 * ms, 100 * ms, 500 * ms, 1000 * ms, 2000 * ms, 3000 * ms, 3000 * ms, 100 * ms, 100 * ms, 500 * ms, 1000 * ms}; !slices.Equal(waits, want) {
+		t.Errorf("waits %v, want %v", waits, want)
 	}
 }
 

@@ -62,8 +62,8 @@ type Options struct {
 	// SeesDeletions is set if an object is gone from the Source only when it was deleted, as in a cluster. Files may be
 	// gone because a volume is mounted in part.
 	SeesDeletions bool
-	// Interval is how long there must be no change before changes that follow a compile closely are compiled. MaxWait
-	// limits that wait. Zero means the default.
+	// Interval is how long there must be no change before changes that follow a compile closely are compiled. It is also how
+	// long they wait at most, or a multiple of that while changes keep coming, up to MaxWait. Zero means the default.
 	Interval, MaxWait time.Duration
 }
 
@@ -71,12 +71,6 @@ type Options struct {
 const (
 	DefaultInterval = 500 * time.Millisecond
 	DefaultMaxWait  = 5 * time.Second
-)
-
-// The shortest and the longest time between tries while the store or the files cannot be reached.
-const (
-	firstRetry = time.Second
-	lastRetry  = 30 * time.Second
 )
 
 // Run keeps the store up to date with the objects and templates until ctx is done, and then returns nil. It logs every
@@ -377,77 +371,3 @@ func otherClasses(c ingress.Census) string {
 	slices.Sort(names)
 	return strings.Join(names, "\n")
 }
-
-// retry says when to try again. Each failure doubles the wait.
-type retry struct {
-	at   time.Time // zero: not at all
-	wait time.Duration
-}
-
-func (r *retry) reset()            { *r = retry{} }
-func (r *retry) now(now time.Time) { *r = retry{at: now} }
-
-// later waits the longest time, for errors that only a person can fix.
-func (r *retry) later(now time.Time) { *r = retry{at: now.Add(lastRetry)} }
-
-func (r *retry) fail(now time.Time) {
-	r.wait = min(max(2*r.wait, firstRetry), lastRetry)
-	r.at = now.Add(r.wait)
-}
-
-// debounce decides when to compile. After a quiet time, changes are compiled once there was none for a moment. So are
-// changes during that compile: somebody who applies a Service and then its Ingress waits for two compiles at most. Later
-// changes wait until there was none for the interval, but never longer than maxWait since the first of them. A zero time
-// means never. The caller passes the time to all methods.
-type debounce struct {
-	interval, maxWait time.Duration
-
-	first, last time.Time // changes that no compile has covered
-	done        time.Time // the end of the last compile
-	afterQuiet  bool      // the last compile was the first after a quiet time
-}
-
-// A change after a quiet time waits a moment for the changes that belong to it, and five moments at most.
-const (
-	moment  = 20 * time.Millisecond
-	moments = 5 * moment
-)
-
-// change records a change.
-func (d *debounce) change(now time.Time) {
-	if d.first.IsZero() {
-		d.first = now
-	}
-	d.last = now
-}
-
-// due returns when to compile, or the zero time.
-func (d *debounce) due() time.Time {
-	if d.first.IsZero() {
-		return time.Time{}
-	}
-	wait, most := d.interval, d.maxWait
-	if d.quiet() || d.afterQuiet {
-		wait, most = min(moment, wait), min(moments, most)
-	}
-	calm, limit := d.last.Add(wait), d.first.Add(most)
-	if calm.After(limit) {
-		return limit
-	}
-	return calm
-}
-
-// quiet reports whether there was a quiet time before the changes.
-func (d *debounce) quiet() bool { return !d.first.IsZero() && d.first.Sub(d.done) >= d.interval }
-
-// begin takes the changes so far as compiled; later ones are new. It returns when
-// the first of them was, zero if there was none.
-func (d *debounce) begin() (first time.Time) {
-	d.afterQuiet = d.quiet()
-	first = d.first
-	d.first, d.last = time.Time{}, time.Time{}
-	return first
-}
-
-// end records the end of a compile.
-func (d *debounce) end(now time.Time) { d.done = now }
