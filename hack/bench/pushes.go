@@ -158,6 +158,9 @@ func boundAt(ctx context.Context, w *world, in compiler.Input, revision uint64, 
 // pushReloading compares a push that reloads with the post alone. Each of them brings the instance from one
 // version of the world to the other.
 func pushReloading(ctx context.Context, w *world) (Cell, error) {
+	if w.n >= fewInCluster {
+		w = w.of(w.n, worlds.Ingresses(w.n)).sharingServices(perService)
+	}
 	edges, err := w.startEdges(1)
 	if err != nil {
 		return Cell{}, err
