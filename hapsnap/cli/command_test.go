@@ -132,6 +132,8 @@ func TestErrorsNameThisProgram(t *testing.T) {
 	}{
 		{[]string{"pin", "r9", "--store", store}, process.ExitUsage, "hapsnap: the store holds no snapshot r9\n\thint: name one that hapsnap history lists, in full, as r12, or head\n"},
 		{[]string{"pinn"}, process.ExitUsage, "hapsnap: unknown command \"pinn\" for \"hapsnap\"\n\thint: did you mean pin or sign?\n"},
+		{[]string{"run"}, process.ExitUsage, "hapsnap: unknown command \"run\" for \"hapsnap\"\n\thint: use compiler run or pusher run: hapsnap has the verbs that people type, and these two programs do the work\n"},
+		{[]string{"wait", "rollout"}, process.ExitUsage, "hapsnap: one argument is given, \"rollout\"; the command is hapsnap wait --for rollout|snapshot=SNAPSHOT|condition=NAME\n\thint: see hapsnap wait --help\n"},
 		{[]string{"pin", "r1", "--stroe", store}, process.ExitUsage, "hapsnap: unknown flag: --stroe\n\thint: did you mean --state or --store?\n"},
 		{[]string{"pin"}, process.ExitUsage, "hapsnap: no argument is given; the command is hapsnap pin SNAPSHOT\n\thint: see hapsnap pin --help\n"},
 		{[]string{"history"}, process.ExitUsage, "hapsnap: no store is named, and there is no cluster to find it in\n\thint: name the store with --store or HAPSNAP_STORE, or add a context: hapsnap context add NAME --store STORE\n"},
