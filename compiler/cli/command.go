@@ -80,7 +80,7 @@ type sourceFlags struct {
 
 // add declares all flags.
 func (f *sourceFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&f.manifests, "filename", "f", "", "directory of manifests, or one file; without it the compiler reads a cluster")
+	addInput(cmd, &f.manifests, "directory of manifests, or one file; without it the compiler reads a cluster")
 	f.cluster.add(cmd)
 	f.addHow(cmd)
 }
@@ -149,7 +149,7 @@ func (f *sourceFlags) configuration(ctx context.Context, flags *pflag.FlagSet, s
 	}
 	f.override(flags, &c)
 	for _, fault := range c.Check() {
-		return config.Config{}, process.WithHint(process.Usage("%w", fault), fault.Hint)
+		return config.Config{}, faultOfFlag(flags, fault)
 	}
 	return c, nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -52,7 +53,7 @@ the latter it exits with 3. A route whose protection cannot be moved is closed: 
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.manifests, "filename", "f", "", "directory of manifests, or one file (required)")
+	addInput(cmd, &f.manifests, "directory of manifests, or one file (required)")
 	flags.StringVarP(&f.output, "output", "o", "", "directory for the files that change")
 	flags.StringVar(&f.Class, "class", "", "ingressClassName for Ingresses that could be translated completely; their old annotations are deleted")
 	flags.BoolVar(&f.Remove, "remove", false, "delete translated annotations even if the class stays")
@@ -80,6 +81,9 @@ func (f *migrateFlags) run(cmd *cobra.Command) error {
 	}
 	if given := f.gateway.given(cmd.Flags()); given != "" {
 		return process.WithHint(process.Usage("--%s is for --to gateway", given), "use --to gateway")
+	}
+	if err := checkName("class", f.Class); err != nil {
+		return err
 	}
 	result, err := process.Interruptible(cmd.Context(), func() (migrate.Result, error) {
 		return migrate.Directory(f.manifests, f.Options)
@@ -133,6 +137,9 @@ func (f *gatewayFlags) options(cmd *cobra.Command) (gatewayapi.Options, error) {
 	name, err := objectname.Parse(f.name)
 	if err != nil {
 		return gatewayapi.Options{}, process.WithHint(process.Usage("--gateway %s: %w", f.name, err), "use --gateway NAMESPACE/NAME")
+	}
+	if err := cmp.Or(checkName("gateway-class", f.class), checkName("ingress-class", f.ingressClass), checkPorts(f.http, f.https)); err != nil {
+		return gatewayapi.Options{}, err
 	}
 	known := map[string]bool{}
 	for _, o := range options.All() {

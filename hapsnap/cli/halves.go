@@ -180,6 +180,9 @@ func (w *whole) parts(cmd *cobra.Command) ([]part, error) {
 	}
 	var out []part
 	for _, address := range addresses {
+		if err := pusher.CheckAddress("address", address); err != nil {
+			return nil, err
+		}
 		var said map[string]json.RawMessage
 		if _, err := process.AskStatus(cmd.Context(), address, discoverTimeout, &said); err != nil {
 			return nil, fmt.Errorf("ask for the status: %w", err)

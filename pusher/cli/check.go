@@ -40,6 +40,9 @@ The exit code is 1 if an instance has an error. Warnings do not count.`,
 			if file == "" {
 				return process.WithHint(process.Usage("--instances is missing"), "name the file with the Fleet")
 			}
+			if err := checkFleetFile(file); err != nil {
+				return err
+			}
 			if limit <= 0 {
 				return process.Usage("--timeout=%s: a timeout must be more than zero", limit)
 			}
@@ -63,7 +66,7 @@ The exit code is 1 if an instance has an error. Warnings do not count.`,
 		},
 	}
 	cmd.Flags().StringVar(&file, "instances", "", "file that lists the instances, as for run (required)")
-	cmd.Flags().DurationVar(&limit, "timeout", 30*time.Second, "how long to look at each instance")
+	process.DurationVar(cmd.Flags(), &limit, "timeout", 30*time.Second, "how long to look at each instance")
 	at.add(cmd)
 	output.AddTo(cmd)
 	return cmd

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -119,7 +120,7 @@ the pusher serves itself, with pusher run --ui-address.`,
 }
 
 func (f *uiFlags) run(cmd *cobra.Command) error {
-	if err := f.pageFlags.check(); err != nil {
+	if err := cmp.Or(f.pageFlags.check(), CheckAddress("address", f.address)); err != nil {
 		return err
 	}
 	process.Lasting()
@@ -274,6 +275,9 @@ func (f *pageFlags) check() error {
 	}
 	if _, err := statestore.Parse(f.compiler); inSecret(f.compiler) && err != nil {
 		return process.Usage("--ui-compiler: %w", err)
+	}
+	if err := CheckAddress("ui-compiler", f.compiler); !inSecret(f.compiler) && err != nil {
+		return err
 	}
 	if ip, err := netip.ParseAddr(f.advertise); f.advertise != "" && (err != nil || ip.IsUnspecified() || ip.IsMulticast()) {
 		return process.WithHint(process.Usage("--ui-advertise: %q is not the IP address of a host", f.advertise), "name the address at which other pushers reach this one; in a pod that is status.podIP")
