@@ -47,6 +47,7 @@ func TestWrongValuesNameTheirFlag(t *testing.T) {
 		{migrate, "--https-port -1", "--https-port: -1 is not a port"},
 		{migrate, "--http-port 0 --https-port 0", "are both 0: nothing would be served"},
 		{migrate, "--http-port 443", "--http-port and --https-port are both 443"},
+		{migrate, "--gateway infra/My_Gateway", `--gateway: "My_Gateway" is not a name`},
 		{migrate, "--gateway-class Hap_Snap", `--gateway-class: "Hap_Snap" is not a name`},
 		{migrate, "--ingress-class Hap_Snap", `--ingress-class: "Hap_Snap" is not a name`},
 		{[]string{"migrate", "-f", a}, "--class Hap_Snap", `--class: "Hap_Snap" is not a name`},

@@ -92,17 +92,17 @@ func (f *migrateFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	printDiagnostics(cmd.ErrOrStderr(), result.Findings)
-	verb := "would be rewritten"
+	verb := " would be rewritten in "
 	if f.output != "" {
 		if err := result.Write(cmd.Context(), f.output); err != nil {
 			return err
 		}
-		verb = "rewritten"
+		verb = " rewritten in "
 	}
 	for _, file := range result.Files {
 		fmt.Fprintln(cmd.OutOrStdout(), file.Path)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%d objects %s in %d files\n", result.Objects, verb, len(result.Files))
+	fmt.Fprintln(cmd.ErrOrStderr(), plural(result.Objects, "object")+verb+plural(len(result.Files), "file"))
 	if result.Objects == 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: nothing to rewrite: no Ingress in %s has an annotation of the controllers that migrate knows\n\thint: name the directory with the manifests of the Ingresses; those that have none need no more than ingressClassName\n", f.manifests)
 	}
@@ -137,6 +137,9 @@ func (f *gatewayFlags) options(cmd *cobra.Command) (gatewayapi.Options, error) {
 	name, err := objectname.Parse(f.name)
 	if err != nil {
 		return gatewayapi.Options{}, process.WithHint(process.Usage("--gateway %s: %w", f.name, err), "use --gateway NAMESPACE/NAME")
+	}
+	if err := cmp.Or(checkName("gateway", name.Namespace), checkName("gateway", name.Name)); err != nil {
+		return gatewayapi.Options{}, err
 	}
 	if err := cmp.Or(checkName("gateway-class", f.class), checkName("ingress-class", f.ingressClass), checkPorts(f.http, f.https)); err != nil {
 		return gatewayapi.Options{}, err
@@ -210,8 +213,15 @@ func (f *migrateFlags) writeGateway(cmd *cobra.Command, o gatewayapi.Options, re
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), name)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%d Ingresses moved to Gateway %s, in %s\n", result.Ingresses, o.Gateway, plural(result.Routes, "HTTPRoute"))
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s moved to Gateway %s, in %s\n", ingresses(result.Ingresses), o.Gateway, plural(result.Routes, "HTTPRoute"))
 	return nil
+}
+
+func ingresses(n int) string {
+	if n == 1 {
+		return "1 Ingress"
+	}
+	return fmt.Sprintf("%d Ingresses", n)
 }
 
 func ofClass(name string) string {
