@@ -89,6 +89,8 @@ func TestExitCodes(t *testing.T) {
 		"page by URL":     {[]string{"run", "--store", url, "--instances", fleet, "--state", state, "--ui-address", "http://localhost:8090"}, process.ExitUsage, `--ui-address: "http://localhost:8090" is not HOST:PORT`},
 		"compiler":        {[]string{"run", "--store", url, "--instances", fleet, "--state", state, "--ui-compiler", "compiler"}, process.ExitUsage, `--ui-compiler: "compiler" is not HOST:PORT`},
 		"page":            {[]string{"ui", "--store", url, "--address", "8090"}, process.ExitUsage, `--address: "8090" is not HOST:PORT`},
+		"page's host":     {[]string{"ui", "--store", url, "--ui-host", "https://hapsnap.example.com"}, process.ExitUsage, `--ui-host: "https://hapsnap.example.com" is not the name of a host`},
+		"page's port":     {[]string{"ui", "--store", url, "--ui-host", "hapsnap.example.com:8090"}, process.ExitUsage, "without a port"},
 		"pusher by URL":   {[]string{"status", "--address", "http://localhost:8081"}, process.ExitUsage, `--address: "http://localhost:8081" is not HOST:PORT`},
 		"soak":            {[]string{"run", "--store", url, "--instances", fleet, "--state", state, "--soak", "30"}, process.ExitUsage, "want a duration such as 30m, 2h or 3d"},
 		"soak before":     {[]string{"run", "--store", url, "--instances", fleet, "--state", state, "--soak", "-1s"}, process.ExitUsage, "never negative"},

@@ -273,6 +273,11 @@ func (f *pageFlags) check() error {
 	if u, err := url.Parse(f.repository); f.repository != "" && f.repository != noRepository && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
 		return process.WithHint(process.Usage("--ui-repository: %q is not an address for a browser", f.repository), "name one such as https://github.com/OWNER/NAME, or none")
 	}
+	for _, host := range f.hosts {
+		if strings.ContainsAny(host, "/: ") { // no request would ever match it
+			return process.WithHint(process.Usage("--ui-host: %q is not the name of a host", host), "write the name alone, without http:// and without a port, such as hapsnap.example.com")
+		}
+	}
 	if _, err := statestore.Parse(f.compiler); inSecret(f.compiler) && err != nil {
 		return process.Usage("--ui-compiler: %w", err)
 	}
