@@ -141,6 +141,7 @@ func TestErrorsNameThisProgram(t *testing.T) {
 		{[]string{"pin", "r1", "--stroe", store}, process.ExitUsage, "hapsnap: unknown flag: --stroe\n\thint: did you mean --state or --store?\n"},
 		{[]string{"pin"}, process.ExitUsage, "hapsnap: no argument is given; the command is hapsnap pin SNAPSHOT\n\thint: see hapsnap pin --help\n"},
 		{[]string{"history"}, process.ExitUsage, "hapsnap: no store is named, and there is no cluster to find it in\n\thint: name the store with --store or HAPSNAP_STORE, or add a context: hapsnap context add NAME --store STORE\n"},
+		{[]string{"history", "-n", "5"}, process.ExitUsage, "hapsnap: no cluster is named in which to look for the installation\n\thint: -n is the namespace, as with kubectl; --limit 5 says how many to list\n"},
 		{[]string{"status"}, process.ExitUsage, "hapsnap: neither a state, a store nor a program is named\n\thint: use --state, --store or --address, or add a context: hapsnap context add NAME --store STORE\n"},
 		{[]string{"status", "--address", "http://localhost:8081"}, process.ExitUsage, "hapsnap: --address: \"http://localhost:8081\" is not HOST:PORT\n\thint: write it with a port and without http://, such as localhost:8081, or :8081 for all addresses of this host\n"},
 		{[]string{"diff", "r1", "manifests"}, process.ExitUsage, "hapsnap: r1 is a snapshot, and no store is named\n\thint: use --store or HAPSNAP_STORE, or name it as STORE@r1\n"},

@@ -157,6 +157,9 @@ func (f *finder) fillIf(cmd *cobra.Command, lacking func() bool) error {
 		return err
 	}
 	if err := f.fromCluster(cmd, lacking); err != nil {
+		if typed := flags.Lookup("namespace").Value.String(); flags.Lookup("limit") != nil && strings.Trim(typed, "0123456789") == "" && typed != "" {
+			return process.WithHint(err, "-n is the namespace, as with kubectl; --limit "+typed+" says how many to list")
+		}
 		return err
 	}
 	if !given && state.Changed && !needsState(cmd) {
