@@ -16,20 +16,21 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
-// inputFlag names manifests. Who gives it twice means both, as with kubectl, and the last one alone would be compiled:
-// everything of the other one would be gone.
-type inputFlag struct {
-	to    *string
-	given bool
+// onceFlag is a flag with a path that has no use for a second one. Who gives it twice means both, as with kubectl and Helm, and
+// the last one alone would count: everything of the other one would be gone.
+type onceFlag struct {
+	to      *string
+	given   bool
+	instead string // what to do where there are two
 }
 
-// addInput declares -f and --filename.
-func addInput(cmd *cobra.Command, to *string, usage string) {
-	cmd.Flags().VarP(&inputFlag{to: to}, "filename", "f", usage)
+// once declares a flag that takes one path. A letter is its shorthand.
+func once(flags *pflag.FlagSet, to *string, name, letter, instead, usage string) {
+	flags.VarP(&onceFlag{to: to, instead: instead}, name, letter, usage)
 }
 
 // String returns the path.
-func (f *inputFlag) String() string {
+func (f *onceFlag) String() string {
 	if f.to == nil {
 		return ""
 	}
@@ -37,15 +38,25 @@ func (f *inputFlag) String() string {
 }
 
 // Type is the word for the value in help texts.
-func (f *inputFlag) Type() string { return "string" }
+func (f *onceFlag) Type() string { return "string" }
 
 // Set takes a path, and no other one after it.
-func (f *inputFlag) Set(path string) error {
+func (f *onceFlag) Set(path string) error {
 	if f.given && path != *f.to {
-		return fmt.Errorf("%q is named already: name one directory that holds both", *f.to)
+		return fmt.Errorf("%q is named already: %s", *f.to, f.instead)
 	}
 	*f.to, f.given = path, true
 	return nil
+}
+
+// addInput declares -f and --filename.
+func addInput(cmd *cobra.Command, to *string, usage string) {
+	once(cmd.Flags(), to, "filename", "f", "name one directory that holds both", usage)
+}
+
+// addConfig declares --config.
+func addConfig(flags *pflag.FlagSet, to *string, usage string) {
+	once(flags, to, "config", "", "one file has all of the configuration", usage)
 }
 
 // fieldsOfFlags are the fields of the configuration that flags override.

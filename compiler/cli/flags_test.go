@@ -24,6 +24,8 @@ func TestWrongValuesNameTheirFlag(t *testing.T) {
 		want    string
 	}{
 		{render, "-f " + b, `"` + a + `" is named already: name one directory that holds both`},
+		{render, "--config " + a + " --config " + b, `"` + a + `" is named already: one file has all of the configuration`},
+		{render, "--templates " + a + " --templates " + b, `"` + a + `" is named already: one directory has all templates that are not shipped`},
 		{render, "--http-port 70000", "--http-port: 70000 is not a port"},
 		{render, "--https-port 80", "--https-port: is the port of another listener"},
 		{render, "--bind-address 10.0.0.1:80", `--bind-address: "10.0.0.1:80" is not an address`},

@@ -64,7 +64,7 @@ the latter it exits with 3. A route whose protection cannot be moved is closed: 
 	flags.IntVar(&f.gateway.http, "http-port", 80, "with --to gateway: port for HTTP; 0 for none")
 	flags.IntVar(&f.gateway.https, "https-port", 443, "with --to gateway: port for HTTPS; 0 for none")
 	flags.StringSliceVar(&f.gateway.without, "without", nil, "with --to gateway: annotations of ours that routes can do without, such as max-body-size")
-	flags.StringVar(&f.gateway.config, "config", "", "with --to gateway: file with the CompilerConfig under which the Ingresses are served")
+	addConfig(flags, &f.gateway.config, "with --to gateway: file with the CompilerConfig under which the Ingresses are served")
 	return cmd
 }
 

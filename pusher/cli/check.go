@@ -65,7 +65,7 @@ The exit code is 1 if an instance has an error. Warnings do not count.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&file, "instances", "", "file that lists the instances, as for run (required)")
+	addFleet(cmd.Flags(), &file, "file that lists the instances, as for run (required)")
 	process.DurationVar(cmd.Flags(), &limit, "timeout", 30*time.Second, "how long to look at each instance")
 	at.add(cmd)
 	output.AddTo(cmd)

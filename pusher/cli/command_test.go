@@ -83,6 +83,8 @@ func TestExitCodes(t *testing.T) {
 		"no cluster":      {[]string{"status", "--state", "secret:edge/pusher"}, process.ExitFailure, "name a kubeconfig file with --kubeconfig"},
 		"poll interval":   {[]string{"run", "--store", url, "--instances", fleet, "--state", state, "--poll-interval", "0s"}, process.ExitUsage, "--poll-interval=0s"},
 		"state for all":   {[]string{"run", "--store", url, "--instances", fleet, "--state", "configmap:edge/pusher"}, process.ExitUsage, "use secret:NAMESPACE/NAME, or a file"},
+		"two fleets":      {[]string{"run", "--store", url, "--instances", "a.yaml", "--instances", "b.yaml", "--state", state}, process.ExitUsage, `"a.yaml" is named already: one file has all instances of a fleet`},
+		"two folders":     {[]string{"run", "--store", url, "--live", "a", "--live", "b"}, process.ExitUsage, `"a" is named already: one directory has all manifests`},
 		"fleet folder":    {[]string{"run", "--store", url, "--instances", filepath.Dir(fleet), "--state", state}, process.ExitUsage, "--instances: " + filepath.Dir(fleet) + " is a directory"},
 		"checked folder":  {[]string{"check", "--instances", filepath.Dir(fleet)}, process.ExitUsage, "is a directory"},
 		"no port":         {[]string{"run", "--store", url, "--instances", fleet, "--state", state, "--metrics-address", "8081"}, process.ExitUsage, `--metrics-address: "8081" is not HOST:PORT`},

@@ -7,9 +7,44 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 )
+
+// onceFlag is a flag with a path that has no use for a second one. Who gives it twice means both, as with kubectl and Helm, and
+// the last one alone would count: everything of the other one would be gone.
+type onceFlag struct {
+	to      *string
+	given   bool
+	instead string // what to do where there are two
+}
+
+// once declares a flag that takes one path.
+func once(flags *pflag.FlagSet, to *string, name, instead, usage string) {
+	flags.Var(&onceFlag{to: to, instead: instead}, name, usage)
+}
+
+// String returns the path.
+func (f *onceFlag) String() string {
+	if f.to == nil {
+		return ""
+	}
+	return *f.to
+}
+
+// Type is the word for the value in help texts.
+func (f *onceFlag) Type() string { return "string" }
+
+// Set takes a path, and no other one after it.
+func (f *onceFlag) Set(path string) error {
+	if f.given && path != *f.to {
+		return fmt.Errorf("%q is named already: %s", *f.to, f.instead)
+	}
+	*f.to, f.given = path, true
+	return nil
+}
 
 // CheckAddress returns a usage error for an address that cannot be one, whatever listens there. None is fine.
 func CheckAddress(flag, address string) error {
@@ -48,4 +83,9 @@ func checkReadable(flag, path string) error {
 		return fmt.Errorf("--%s: %w", flag, err)
 	}
 	return nil
+}
+
+// addFleet declares --instances.
+func addFleet(flags *pflag.FlagSet, to *string, usage string) {
+	once(flags, to, "instances", "one file has all instances of a fleet", usage)
 }
