@@ -20,7 +20,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/spoptest"
 )
 
-// command is a command of the scripts. Its error is why it did not hold. A usageError is a mistake in the
+// command is a command of the scripts. Its error is why it did not hold. errUsage is a mistake in the
 // script, and fails it even after "!" or await.
 type command struct {
 	usage string

@@ -1,7 +1,7 @@
 // Package testscripts holds the user stories: what a person does with the real
 // programs and real HAProxys, and what comes of it. Each .txtar file is one story,
 // whose first comment says what it shows; the first word of its name says what it
-// is about. It promises that what the documentation says of the two programs holds
+// is about. It promises that what the documentation says of the programs holds
 // for the binaries that are shipped, and leaves single decisions to the tests of
 // the packages.
 //

@@ -80,7 +80,7 @@ type sourceFlags struct {
 
 // add declares all flags.
 func (f *sourceFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&f.manifests, "filename", "f", "", "directory of manifests, or one file; without it the compiler reads a cluster")
+	addInput(cmd, &f.manifests, "directory of manifests, or one file; without it the compiler reads a cluster")
 	f.cluster.add(cmd)
 	f.addHow(cmd)
 }
@@ -88,8 +88,8 @@ func (f *sourceFlags) add(cmd *cobra.Command) {
 // addHow declares the flags that say how manifests are compiled.
 func (f *sourceFlags) addHow(cmd *cobra.Command) {
 	flags, d := cmd.Flags(), config.Default()
-	flags.StringVar(&f.templates, "templates", "", "directory of templates, which replace shipped templates of the same name or add to them")
-	flags.StringVar(&f.config, "config", "", "file with a CompilerConfig; flags win over it")
+	once(flags, &f.templates, "templates", "", "one directory has all templates that are not shipped", "directory of templates, which replace shipped templates of the same name or add to them")
+	addConfig(flags, &f.config, "file with a CompilerConfig; flags win over it")
 	flags.StringVar(&f.haproxy, "haproxy", "haproxy", "name or path of the haproxy that checks configurations, 2.6 or later")
 	flags.StringVar(&f.ingressClass, "ingress-class", d.IngressClass, "class of the Ingresses to compile")
 	flags.StringVar(&f.controllerClass, "controller-class", d.ControllerClass, "spec.controller of IngressClass objects that count as ours, whatever their name")
@@ -149,7 +149,7 @@ func (f *sourceFlags) configuration(ctx context.Context, flags *pflag.FlagSet, s
 	}
 	f.override(flags, &c)
 	for _, fault := range c.Check() {
-		return config.Config{}, process.WithHint(process.Usage("%w", fault), fault.Hint)
+		return config.Config{}, faultOfFlag(flags, fault)
 	}
 	return c, nil
 }

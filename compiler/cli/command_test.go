@@ -172,7 +172,7 @@ func TestUsage(t *testing.T) {
 		"no store":        {[]string{"run", "-f", dir}, process.ExitUsage, "no store is named"},
 		"unknown store":   {[]string{"run", "-f", dir, "--store", "ftp://x", "--haproxy", haproxy()}, process.ExitUsage, "git+file:///PATH"},
 		"argument":        {[]string{"render", "x"}, process.ExitUsage, "compiler render --help"},
-		"port":            {[]string{"render", "-f", dir, "-o", "x", "--http-port", "70000"}, process.ExitUsage, "spec.http.port: 70000 is not a port"},
+		"port":            {[]string{"render", "-f", dir, "-o", "x", "--http-port", "70000"}, process.ExitUsage, "--http-port: 70000 is not a port"},
 		"configuration":   {[]string{"render", "-f", dir, "-o", "x", "--config", bad}, process.ExitInvalid, bad + ":3:8: spec.prot: unknown field"},
 		"no haproxy":      {[]string{"render", "-f", dir, "-o", "x", "--haproxy", "no-such-haproxy"}, process.ExitFailure, "no-such-haproxy is not on PATH"},
 		"no directory":    {[]string{"render", "-f", filepath.Join(dir, "none"), "-o", "x", "--haproxy", haproxy()}, process.ExitFailure, "no such file or directory"},

@@ -187,7 +187,10 @@ func (r *sideReader) objects(name string) (compiler.Objects, error) {
 // parseSide distinguishes a stored snapshot, STORE@REVISION, from manifests, for which
 // revision is empty. If the name exists as a file or directory, it means manifests.
 func parseSide(name string, exists func(path string) bool) (store, revision string, err error) {
-	if exists(name) {
+	switch {
+	case name == "":
+		return "", "", process.WithHint(process.Usage("one of the two is empty"), "name manifests, cluster, or a snapshot as STORE@r12; is a variable of the shell not set?")
+	case exists(name):
 		return "", "", nil
 	}
 	if i := strings.LastIndexByte(name, '@'); i > 0 && snapshots.IsName(name[i+1:]) {

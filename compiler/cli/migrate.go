@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -52,7 +53,7 @@ the latter it exits with 3. A route whose protection cannot be moved is closed: 
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.manifests, "filename", "f", "", "directory of manifests, or one file (required)")
+	addInput(cmd, &f.manifests, "directory of manifests, or one file (required)")
 	flags.StringVarP(&f.output, "output", "o", "", "directory for the files that change")
 	flags.StringVar(&f.Class, "class", "", "ingressClassName for Ingresses that could be translated completely; their old annotations are deleted")
 	flags.BoolVar(&f.Remove, "remove", false, "delete translated annotations even if the class stays")
@@ -63,7 +64,7 @@ the latter it exits with 3. A route whose protection cannot be moved is closed: 
 	flags.IntVar(&f.gateway.http, "http-port", 80, "with --to gateway: port for HTTP; 0 for none")
 	flags.IntVar(&f.gateway.https, "https-port", 443, "with --to gateway: port for HTTPS; 0 for none")
 	flags.StringSliceVar(&f.gateway.without, "without", nil, "with --to gateway: annotations of ours that routes can do without, such as max-body-size")
-	flags.StringVar(&f.gateway.config, "config", "", "with --to gateway: file with the CompilerConfig under which the Ingresses are served")
+	addConfig(flags, &f.gateway.config, "with --to gateway: file with the CompilerConfig under which the Ingresses are served")
 	return cmd
 }
 
@@ -81,6 +82,9 @@ func (f *migrateFlags) run(cmd *cobra.Command) error {
 	if given := f.gateway.given(cmd.Flags()); given != "" {
 		return process.WithHint(process.Usage("--%s is for --to gateway", given), "use --to gateway")
 	}
+	if err := checkName("class", f.Class); err != nil {
+		return err
+	}
 	result, err := process.Interruptible(cmd.Context(), func() (migrate.Result, error) {
 		return migrate.Directory(f.manifests, f.Options)
 	})
@@ -88,17 +92,17 @@ func (f *migrateFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	printDiagnostics(cmd.ErrOrStderr(), result.Findings)
-	verb := "would be rewritten"
+	verb := " would be rewritten in "
 	if f.output != "" {
 		if err := result.Write(cmd.Context(), f.output); err != nil {
 			return err
 		}
-		verb = "rewritten"
+		verb = " rewritten in "
 	}
 	for _, file := range result.Files {
 		fmt.Fprintln(cmd.OutOrStdout(), file.Path)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%d objects %s in %d files\n", result.Objects, verb, len(result.Files))
+	fmt.Fprintln(cmd.ErrOrStderr(), plural(result.Objects, "object")+verb+plural(len(result.Files), "file"))
 	if result.Objects == 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: nothing to rewrite: no Ingress in %s has an annotation of the controllers that migrate knows\n\thint: name the directory with the manifests of the Ingresses; those that have none need no more than ingressClassName\n", f.manifests)
 	}
@@ -133,6 +137,12 @@ func (f *gatewayFlags) options(cmd *cobra.Command) (gatewayapi.Options, error) {
 	name, err := objectname.Parse(f.name)
 	if err != nil {
 		return gatewayapi.Options{}, process.WithHint(process.Usage("--gateway %s: %w", f.name, err), "use --gateway NAMESPACE/NAME")
+	}
+	if err := cmp.Or(checkName("gateway", name.Namespace), checkName("gateway", name.Name)); err != nil {
+		return gatewayapi.Options{}, err
+	}
+	if err := cmp.Or(checkName("gateway-class", f.class), checkName("ingress-class", f.ingressClass), checkPorts(f.http, f.https)); err != nil {
+		return gatewayapi.Options{}, err
 	}
 	known := map[string]bool{}
 	for _, o := range options.All() {
@@ -203,8 +213,15 @@ func (f *migrateFlags) writeGateway(cmd *cobra.Command, o gatewayapi.Options, re
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), name)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%d Ingresses moved to Gateway %s, in %s\n", result.Ingresses, o.Gateway, plural(result.Routes, "HTTPRoute"))
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s moved to Gateway %s, in %s\n", ingresses(result.Ingresses), o.Gateway, plural(result.Routes, "HTTPRoute"))
 	return nil
+}
+
+func ingresses(n int) string {
+	if n == 1 {
+		return "1 Ingress"
+	}
+	return fmt.Sprintf("%d Ingresses", n)
 }
 
 func ofClass(name string) string {

@@ -92,6 +92,9 @@ func (f *rbacFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if _, _, err := fleetStatus(f.fleetStatus, f.store); err != nil {
+		return err
+	}
 	c, err := f.configuration(cmd.Context(), cmd.Flags(), cmd.ErrOrStderr(), warnings(cmd.ErrOrStderr()))
 	if err != nil {
 		return err

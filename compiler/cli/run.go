@@ -87,8 +87,8 @@ A store is one of
 	flags.StringVar(&f.webhook.configMap, "webhook-config-map", "", "ConfigMap, as NAMESPACE/NAME, whose key "+admission.ConfigKey+" is reviewed as the configuration (default: that of --config-map)")
 	flags.StringVar(&f.fleetStatus, "fleet-status", "", fleetStatusHelp)
 	flags.StringVar(&f.report, "report-secret", "", reportSecretHelp)
-	flags.DurationVar(&f.options.Interval, "min-interval", controller.DefaultInterval, "how long to wait for more changes after a compile")
-	flags.DurationVar(&f.options.MaxWait, "max-wait", controller.DefaultMaxWait, "how long to wait at most while changes keep coming")
+	process.DurationVar(flags, &f.options.Interval, "min-interval", controller.DefaultInterval, "how long to wait for more changes after a compile")
+	process.DurationVar(flags, &f.options.MaxWait, "max-wait", controller.DefaultMaxWait, "how long to wait at most while changes keep coming")
 	return cmd
 }
 
@@ -115,6 +115,9 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if err := f.checkReport(source.Objects); err != nil {
+		return err
+	}
+	if err := f.checkPlaces(cmd.Flags(), source.Objects); err != nil {
 		return err
 	}
 	f.webhook.configMap = cmp.Or(f.webhook.configMap, f.cluster.configMap)
@@ -150,6 +153,26 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 		o.Judge = compiler.NewJudge(source, check, o.Override)
 	}
 	return f.serve(cmd.Context(), o, log)
+}
+
+// checkPlaces returns a usage error for addresses that cannot be any, and for what only a compiler that follows a cluster
+// has: compilers of files are not elected.
+func (f *runFlags) checkPlaces(flags *pflag.FlagSet, objects compiler.Objects) error {
+	if err := cmp.Or(checkAddress("metrics-address", f.address), checkAddress("webhook-address", f.webhook.address)); err != nil {
+		return err
+	}
+	if _, _, err := fleetStatus(f.fleetStatus, f.store); err != nil {
+		return err
+	}
+	if _, follows := objects.(*cluster.Cluster); follows {
+		return nil
+	}
+	for _, name := range []string{"lease", "lease-duration", "renew-deadline", "retry-period", "fleet-status"} {
+		if flags.Changed(name) {
+			return process.WithHint(process.Usage("--%s is for a compiler that follows a cluster", name), "use --kubeconfig in place of -f, or leave --"+name+" out; have no two compilers of files publish to one store")
+		}
+	}
+	return nil
 }
 
 // serve runs the compiler, and the servers for health, metrics, status and reviews. If the compiler follows a cluster,

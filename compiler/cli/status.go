@@ -68,7 +68,7 @@ otherwise 1 if the compiler is not ready, or another compiler publishes to its s
 	flags := cmd.Flags()
 	flags.StringVar(&f.address, "address", "", "address of a running compiler, such as localhost:8080")
 	flags.StringVar(&f.store, "store", "", "store whose newest snapshot the command reads")
-	flags.StringVarP(&f.manifests, "filename", "f", "", "directory of manifests, or one file, that the command compiles")
+	addInput(cmd, &f.manifests, "directory of manifests, or one file, that the command compiles")
 	f.opening.AddFlags(flags)
 	f.cluster.addConnection(cmd)
 	f.addHow(cmd)
@@ -183,6 +183,9 @@ func interrupted(objects compiler.Objects) []controller.WatchReport {
 // askCompiler asks a running compiler.
 func askCompiler(ctx context.Context, address string) (controller.Report, error) {
 	var r controller.Report
+	if err := checkAddress("address", address); err != nil {
+		return r, err
+	}
 	if _, err := process.AskStatus(ctx, address, statusTimeout, &r); err != nil {
 		return r, fmt.Errorf("ask the compiler: %w", err)
 	}

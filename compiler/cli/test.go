@@ -82,7 +82,7 @@ func (f *testFlags) find(stderr io.Writer, paths []string) ([]assert.Test, error
 	if len(paths) == 0 {
 		paths = []string{"."}
 	}
-	tests, found, err := assert.Find(paths...)
+	tests, found, err := assert.Find(outermost(paths)...)
 	if err != nil {
 		return nil, err
 	}

@@ -249,7 +249,7 @@ func TestHeadersTable(t *testing.T) {
 						"h2":    func() (string, string, error) { return h2.send("shop.example", send) },
 					} {
 						if name == "h2" && hops {
-							continue // HTTP/2 has neither; see TestHopsOverHTTP2
+							continue // HTTP/2 has neither; see TestHopByHop
 						}
 						status, head, err := ask()
 						if err != nil || status != "200" {

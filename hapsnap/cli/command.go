@@ -74,7 +74,7 @@ func NewCommand(name string) *cobra.Command {
 		Short:       "Look at a fleet of HAProxy instances, say what it should run, and compile for it",
 		Long:        long,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
-		Args:        process.Args(cobra.NoArgs),
+		Args:        known,
 		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	process.WithVersion(root)
@@ -99,6 +99,18 @@ func NewCommand(name string) *cobra.Command {
 	root.AddCommand(provisionerCommand(name), contextCommand(finds.contexts, name), schemaCommand(name), manCommand(name), process.VersionCommand())
 	process.GroupHelp(root)
 	return root
+}
+
+// ofPods are the verbs that only the programs in pods and pipelines have, with these programs.
+var ofPods = map[string]string{"run": "compiler run or pusher run", "rbac": "compiler rbac or pusher rbac", "fn": "compiler fn"}
+
+// known returns an error for a verb that there is not. The hint for those of other programs names the programs.
+func known(cmd *cobra.Command, args []string) error {
+	err := process.Args(cobra.NoArgs)(cmd, args)
+	if err != nil && ofPods[args[0]] != "" {
+		return process.WithHint(err, "use "+ofPods[args[0]]+": hapsnap has the verbs that people type, and these two programs do the work")
+	}
+	return err
 }
 
 // halfVerbs returns the verbs of both halves by name, free to be put below another command.

@@ -132,10 +132,18 @@ func TestErrorsNameThisProgram(t *testing.T) {
 	}{
 		{[]string{"pin", "r9", "--store", store}, process.ExitUsage, "hapsnap: the store holds no snapshot r9\n\thint: name one that hapsnap history lists, in full, as r12, or head\n"},
 		{[]string{"pinn"}, process.ExitUsage, "hapsnap: unknown command \"pinn\" for \"hapsnap\"\n\thint: did you mean pin or sign?\n"},
+		{[]string{"provisioner", "--metrics-address", "8080"}, process.ExitUsage, "hapsnap: --metrics-address: \"8080\" is not HOST:PORT\n\thint: write it with a port and without http://, such as localhost:8081, or :8081 for all addresses of this host\n"},
+		{[]string{"provisioner", "--lease", "edge"}, process.ExitUsage, "hapsnap: --lease \"edge\" is not namespace/name\n\thint: name a Lease such as edge/hapsnap-provisioner\n"},
+		{[]string{"provisioner", "--grace", "5"}, process.ExitUsage, "hapsnap: invalid argument \"5\" for \"--grace\" flag: want a duration such as 30m, 2h or 3d\n\thint: see hapsnap provisioner --help\n"},
+		{[]string{"provisioner", "--resync", "0"}, process.ExitUsage, "hapsnap: --resync=0s: want a second or more\n"},
+		{[]string{"run"}, process.ExitUsage, "hapsnap: unknown command \"run\" for \"hapsnap\"\n\thint: use compiler run or pusher run: hapsnap has the verbs that people type, and these two programs do the work\n"},
+		{[]string{"wait", "rollout"}, process.ExitUsage, "hapsnap: one argument is given, \"rollout\"; the command is hapsnap wait --for rollout|snapshot=SNAPSHOT|condition=NAME\n\thint: see hapsnap wait --help\n"},
 		{[]string{"pin", "r1", "--stroe", store}, process.ExitUsage, "hapsnap: unknown flag: --stroe\n\thint: did you mean --state or --store?\n"},
 		{[]string{"pin"}, process.ExitUsage, "hapsnap: no argument is given; the command is hapsnap pin SNAPSHOT\n\thint: see hapsnap pin --help\n"},
 		{[]string{"history"}, process.ExitUsage, "hapsnap: no store is named, and there is no cluster to find it in\n\thint: name the store with --store or HAPSNAP_STORE, or add a context: hapsnap context add NAME --store STORE\n"},
+		{[]string{"history", "-n", "5"}, process.ExitUsage, "hapsnap: no cluster is named in which to look for the installation\n\thint: -n is the namespace, as with kubectl; --limit 5 says how many to list\n"},
 		{[]string{"status"}, process.ExitUsage, "hapsnap: neither a state, a store nor a program is named\n\thint: use --state, --store or --address, or add a context: hapsnap context add NAME --store STORE\n"},
+		{[]string{"status", "--address", "http://localhost:8081"}, process.ExitUsage, "hapsnap: --address: \"http://localhost:8081\" is not HOST:PORT\n\thint: write it with a port and without http://, such as localhost:8081, or :8081 for all addresses of this host\n"},
 		{[]string{"diff", "r1", "manifests"}, process.ExitUsage, "hapsnap: r1 is a snapshot, and no store is named\n\thint: use --store or HAPSNAP_STORE, or name it as STORE@r1\n"},
 	} {
 		if code, _, stderr := hapsnap(t, c.args...); code != c.code || stderr != c.want {

@@ -141,7 +141,8 @@ func (f *finder) fill(cmd *cobra.Command, args []string) error {
 // fillIf is fill where the verb needs a store or a state if lacking says so.
 func (f *finder) fillIf(cmd *cobra.Command, lacking func() bool) error {
 	flags := cmd.Flags()
-	if err := f.fromEnvironment(flags); err != nil {
+	named := choosesInstallation(flags)
+	if err := f.fromEnvironment(flags, named); err != nil {
 		return err
 	}
 	if flags.Lookup("kubeconfig") == nil {
@@ -156,6 +157,9 @@ func (f *finder) fillIf(cmd *cobra.Command, lacking func() bool) error {
 		return err
 	}
 	if err := f.fromCluster(cmd, lacking); err != nil {
+		if typed := flags.Lookup("namespace").Value.String(); flags.Lookup("limit") != nil && strings.Trim(typed, "0123456789") == "" && typed != "" {
+			return process.WithHint(err, "-n is the namespace, as with kubectl; --limit "+typed+" says how many to list")
+		}
 		return err
 	}
 	if !given && state.Changed && !needsState(cmd) {
@@ -220,8 +224,21 @@ func access(flags *pflag.FlagSet) kubeconfig.Options {
 	return kubeconfig.Options{File: flags.Lookup("kubeconfig").Value.String(), Context: flags.Lookup("context").Value.String(), UserAgent: "hapsnap/" + process.Version()}
 }
 
-func (f *finder) fromEnvironment(flags *pflag.FlagSet) (err error) {
+// saysWhich are the flags that say which installation is meant. Each of them says it alone.
+var saysWhich = append([]string{"installation", "namespace"}, identity...)
+
+// choosesInstallation reports whether the user chose an installation in a cluster. Its store is meant then, and not the
+// one of a place that is asked later, such as the context in use.
+func choosesInstallation(flags *pflag.FlagSet) bool {
+	return flags.Changed("installation") || flags.Changed("namespace")
+}
+
+// fromEnvironment sets the flags that were not given. If a flag chose an installation, no variable names another one.
+func (f *finder) fromEnvironment(flags *pflag.FlagSet, chosen bool) (err error) {
 	flags.VisitAll(func(flag *pflag.Flag) {
+		if chosen && slices.Contains(saysWhich, flag.Name) {
+			return
+		}
 		value, ok := f.environment(variable(flag.Name))
 		if !ok || value == "" || flag.Changed || flag.Hidden || flag.Name == "help" || err != nil || flag.Name == "kubeconfig" && readsFiles(flags) {
 			return
@@ -284,6 +301,12 @@ func (f *finder) fromContext(flags *pflag.FlagSet) error {
 			return err
 		}
 	}
+	if choosesInstallation(flags) {
+		set = maps.Clone(set)
+		for _, name := range saysWhich {
+			delete(set, name)
+		}
+	}
 	return apply(flags, set, "context "+name)
 }
 
@@ -331,6 +354,8 @@ func (f *finder) fromCluster(cmd *cobra.Command, lacking func() bool) error {
 	named := at.namespace != "" || at.installation != ""
 	if at.access.File == "" && !kubeconfig.Inside() {
 		switch {
+		case at.access.Context != "":
+			return process.WithHint(process.Usage("there is no context %s, and no kubeconfig that could have it", at.access.Context), "hapsnap context list shows those of hapsnap; --kubeconfig names the file with others")
 		case named:
 			return process.WithHint(process.Usage("no cluster is named in which to look for the installation"), "use --kubeconfig")
 		case cmd.Name() == "status" || cmd.Name() == "diff" || flags.Lookup("store").Changed:

@@ -94,6 +94,12 @@ func TestPrecedence(t *testing.T) {
 			map[string]string{"store": "dir:/env", "reason": "night", "state": "", "git-token-file": ""}, 0},
 		"the context": {finding{config: twoContexts, found: inCluster}, "rollback", nil,
 			map[string]string{"store": "dir:/edge", "state": "/edge.json", "git-token-file": "/token"}, 0},
+		"an installation that a flag chooses": {finding{config: twoContexts, found: inCluster}, "rollback", []string{"--installation", "edge/client", "--kubeconfig", "/k"},
+			map[string]string{"store": "configmap:edge/shop", "state": "secret:edge/pusher"}, 1},
+		"an installation that a namespace chooses": {finding{env: map[string]string{"HAPSNAP_STORE": "dir:/env", "HAPSNAP_INSTALLATION": "a/b"}, config: twoContexts, found: inCluster}, "rollback", []string{"-n", "edge", "--kubeconfig", "/k"},
+			map[string]string{"store": "configmap:edge/shop", "state": "secret:edge/pusher", "installation": ""}, 1},
+		"an installation that the environment chooses": {finding{env: map[string]string{"HAPSNAP_NAMESPACE": "edge"}, config: twoContexts, found: inCluster}, "rollback", []string{"--kubeconfig", "/k"},
+			map[string]string{"store": "configmap:edge/shop", "state": "secret:edge/pusher", "git-token-file": "/token"}, 1},
 		"the same store": {finding{config: twoContexts}, "rollback", []string{"--store", "dir:/edge", "--git-token-file", "/mine"},
 			map[string]string{"state": "/edge.json", "git-token-file": "/mine"}, 0},
 		"the cluster": {finding{found: inCluster}, "rollback", []string{"--kubeconfig", "/k"},
@@ -202,6 +208,7 @@ func TestPlacesThatAreWrong(t *testing.T) {
 		{finding{config: "current: gone\n"}, "history", "says to use the context gone, which is not there"},
 		{finding{config: "contxts: {}\n"}, "history", `unknown field "contxts"`},
 		{finding{env: map[string]string{"HAPSNAP_NAMESPACE": "edge"}}, "history", "no cluster is named in which to look"},
+		{finding{env: map[string]string{"HAPSNAP_CONTEXT": "nope"}, config: twoContexts}, "history", "there is no context nope"},
 	} {
 		cmd := halfVerbs()[c.verb]
 		f := c.finder(t)

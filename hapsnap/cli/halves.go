@@ -180,6 +180,9 @@ func (w *whole) parts(cmd *cobra.Command) ([]part, error) {
 	}
 	var out []part
 	for _, address := range addresses {
+		if err := pusher.CheckAddress("address", address); err != nil {
+			return nil, err
+		}
 		var said map[string]json.RawMessage
 		if _, err := process.AskStatus(cmd.Context(), address, discoverTimeout, &said); err != nil {
 			return nil, fmt.Errorf("ask for the status: %w", err)
@@ -271,8 +274,8 @@ func newSpeech(root *cobra.Command, name string) speech {
 // text returns a text in which verbs are those of this program.
 func (s speech) text(text string) string { return s.own.ReplaceAllString(text, s.name+" $1") }
 
-// found are the flags that this program finds by itself.
-var found = regexp.MustCompile(` \[?--(store|state) [A-Z]+\]?`)
+// found are the flags that this program finds by itself, alone or in a choice that it need not make.
+var found = regexp.MustCompile(` \{[^}]*--(store|state) [^}]*\}| \[?--(store|state) [A-Z]+\]?`)
 
 // rename has a verb, and its errors, speak of this program.
 func (s speech) rename(verb *cobra.Command) {

@@ -14,6 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/provisioner"
+	pusher "github.com/hapsnap/hapsnap/pusher/cli"
 )
 
 // provisionerFlags are those of the verb provisioner.
@@ -62,9 +63,9 @@ Conditions and Events of a Gateway say what keeps its fleet from being made.`,
 	flags.StringSliceVar(&f.ports, "ports", []string{"80", "443", "1024-65535"}, "ports and ranges of ports that listeners may have")
 	flags.StringSliceVar(&o.Rules.Labels, "allow-labels", nil, "keys that spec.infrastructure.labels of a Gateway may bring to what is made for it: whole keys, example.com/* or *, which has none of kubernetes.io and k8s.io")
 	flags.StringSliceVar(&o.Rules.Annotations, "allow-annotations", nil, "the same for spec.infrastructure.annotations; some annotations of a Service make a cloud spend money, or open it to the world")
-	flags.DurationVar(&o.Grace, "grace", 5*time.Minute, "how long a fleet stays that no Gateway names any more")
+	process.DurationVar(flags, &o.Grace, "grace", 5*time.Minute, "how long a fleet stays that no Gateway names any more")
 	flags.IntVar(&o.MaxRemovals, "max-removals", 3, "how many fleets may be without a Gateway at once; with more, none goes until this is raised or Gateways name them again")
-	flags.DurationVar(&o.Resync, "resync", 10*time.Minute, "how often every object of a fleet is compared, changed or not")
+	process.DurationVar(flags, &o.Resync, "resync", 10*time.Minute, "how often every object of a fleet is compared, changed or not")
 	flags.StringVar(&o.Address, "metrics-address", "", "address for /healthz, /readyz and /metrics, such as :8080; none if empty")
 	f.leader.AddTo(flags, "provisioner", "Lease, as namespace/name, by which one of several provisioners is elected, and by whose name it knows its fleets; by default hapsnap-provisioner in the pod's namespace, or in default")
 	f.log.AddFlags(flags)
@@ -84,10 +85,7 @@ func (f *provisionerFlags) run(cmd *cobra.Command) error {
 	if o.Config, err = f.access.Load(); err != nil {
 		return process.WithHint(err, "name a kubeconfig file with --kubeconfig")
 	}
-	o.Lease, err = f.leader.Name("provisioner", func() (types.NamespacedName, error) {
-		return types.NamespacedName{Namespace: cmp.Or(f.access.Namespace(), "default"), Name: "hapsnap-provisioner"}, nil
-	})
-	if err != nil {
+	if o.Lease, err = f.lease(); err != nil {
 		return err
 	}
 	o.Times, o.Log = f.leader.Times, log
@@ -95,13 +93,23 @@ func (f *provisionerFlags) run(cmd *cobra.Command) error {
 	return provisioner.Run(cmd.Context(), *o)
 }
 
+// lease returns the name of the Lease. Unless a flag names it, it is in the namespace of the pod.
+func (f *provisionerFlags) lease() (types.NamespacedName, error) {
+	return f.leader.Name("provisioner", func() (types.NamespacedName, error) {
+		return types.NamespacedName{Namespace: cmp.Or(f.access.Namespace(), "default"), Name: "hapsnap-provisioner"}, nil
+	})
+}
+
 // check returns a usage error for flags that do not fit.
 func (f *provisionerFlags) check() error {
 	o := &f.options
-	if err := f.leader.Check(); err != nil {
+	if err := cmp.Or(f.leader.Check(), pusher.CheckAddress("metrics-address", o.Address)); err != nil {
 		return err
 	}
-	var err error
+	_, err := f.lease()
+	if err != nil {
+		return err
+	}
 	if o.Rules.Ports, err = provisioner.ParsePorts(f.ports); err != nil {
 		return process.Usage("--ports: %w", err)
 	}
@@ -120,8 +128,8 @@ func (f *provisionerFlags) check() error {
 			return process.Usage("--%s: less than 0", flag)
 		}
 	}
-	if o.Grace < 0 || o.Resync < time.Second {
-		return process.Usage("--grace is to be 0 or more, and --resync a second or more")
+	if o.Resync < time.Second {
+		return process.Usage("--resync=%s: want a second or more", o.Resync)
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package kubeconfig reads how to reach an API server: from a kubeconfig file, or from what a pod has. The
-// compiler uses it to read a cluster, and the store in ConfigMaps uses it too.
+// Package kubeconfig reads how to reach an API server: from a kubeconfig file, or from what a pod has. All
+// programs that reach a cluster use it, and so does the store in ConfigMaps.
 package kubeconfig
 
 import (

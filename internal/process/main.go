@@ -1,5 +1,6 @@
-// Package process is the plumbing that both programs need and that does not concern HAProxy: signals and exit
-// codes, logs, the memory limit, and the HTTP server for health, metrics and status.
+// Package process is the plumbing that all programs need and that does not concern HAProxy: signals and exit codes,
+// what people type and read (verbs, flags, help texts, hints, tables, progress), logs, the memory limit, and the HTTP server for
+// health, metrics and status.
 //
 // It knows neither the compiler nor the pusher.
 package process
@@ -31,7 +32,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
-// The exit codes of both programs.
+// The exit codes of all programs.
 const (
 	ExitOK          = 0
 	ExitFailure     = 1   // our failure, or the environment's

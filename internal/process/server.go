@@ -86,7 +86,7 @@ func (s Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// StatusPath is the path under which both programs serve their status.
+// StatusPath is the path under which the compiler and the pusher serve their status.
 const StatusPath = "/status"
 
 // AskStatus reads into v the status that a program serves at the address of its metrics. It returns the time at which the

@@ -406,7 +406,7 @@ spec:
 ---`
 }
 
-// readObjects reads a directory with one file of manifests, like watchLive.
+// readObjects reads a directory with one file of manifests, as for --live.
 func readObjects(t *testing.T, text string) Objects {
 	t.Helper()
 	dir := t.TempDir()

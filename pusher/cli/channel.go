@@ -145,7 +145,7 @@ func (c channelChange) write(w io.Writer) error {
 		case t == nil:
 			lines = append(lines, "what that takes is not known: nothing says what runs, or what would run")
 		case t.From == t.To:
-			lines = append(lines, fmt.Sprintf("takes nothing: %s runs", t.From))
+			lines = append(lines, fmt.Sprintf("takes nothing where %s runs", t.From)) // whether an instance runs it, only its worker says
 		default:
 			lines = append(lines, strings.TrimSuffix(fmt.Sprintf("takes %s, from %s to %s: %s", verdicts[t.Verdict], t.From, t.To, t.Because), ": "))
 		}

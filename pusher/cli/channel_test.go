@@ -286,6 +286,7 @@ func TestPinUnpinPauseResume(t *testing.T) {
 	expect(t, paused, "pin", "r1", "--store", url)
 	expect(t, paused, "unpin", "--store", url)
 	expect(t, "is the newest", "resume", "--store", url)
+	expect(t, "\ntakes nothing where "+ids[2].String()+" runs\n", "pin", "r3", "--store", url, "--dry-run")
 	if spec := channelOf(t, store); spec.Pin != nil || spec.Pause != nil {
 		t.Errorf("the channel is %+v", spec)
 	}

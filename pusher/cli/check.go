@@ -40,6 +40,9 @@ The exit code is 1 if an instance has an error. Warnings do not count.`,
 			if file == "" {
 				return process.WithHint(process.Usage("--instances is missing"), "name the file with the Fleet")
 			}
+			if err := checkFleetFile(file); err != nil {
+				return err
+			}
 			if limit <= 0 {
 				return process.Usage("--timeout=%s: a timeout must be more than zero", limit)
 			}
@@ -62,8 +65,8 @@ The exit code is 1 if an instance has an error. Warnings do not count.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&file, "instances", "", "file that lists the instances, as for run (required)")
-	cmd.Flags().DurationVar(&limit, "timeout", 30*time.Second, "how long to look at each instance")
+	addFleet(cmd.Flags(), &file, "file that lists the instances, as for run (required)")
+	process.DurationVar(cmd.Flags(), &limit, "timeout", 30*time.Second, "how long to look at each instance")
 	at.add(cmd)
 	output.AddTo(cmd)
 	return cmd
@@ -110,32 +113,29 @@ func (f *clusterFlags) pods(ctx context.Context, spec fleet.Pods, limit time.Dur
 
 // printReport prints what instances said of themselves, such as their versions, without what would command a terminal.
 func printReport(w io.Writer, r preflight.Report) error {
-	var out strings.Builder
+	hang := func(first, others, text string) { process.Hang(w, first, others, printable.Lines(text)) }
+	wrong := 0
 	for _, i := range r.Instances {
 		versions := strings.Join(strings.Fields("API "+orDash(strings.TrimSpace(i.API))+", HAProxy "+orDash(i.HAProxy)), " ")
 		if len(i.Findings) == 0 {
-			fmt.Fprintf(&out, "%s: ok (%s)\n", i.Name, versions)
+			hang("", "", fmt.Sprintf("%s: ok (%s)", i.Name, versions))
 			continue
 		}
-		fmt.Fprintf(&out, "%s: %s (%s)\n", i.Name, i.URL, versions)
+		hang("", "", fmt.Sprintf("%s: %s (%s)", i.Name, i.URL, versions))
 		for _, f := range i.Findings {
 			level := "error"
 			if f.Warning {
 				level = "warning"
 			}
-			fmt.Fprintf(&out, "  %s: %s: %s\n", level, f.Check, strings.ReplaceAll(f.Message, "\n", "\n    "))
+			hang("  ", "    ", fmt.Sprintf("%s: %s: %s", level, f.Check, f.Message))
 			if f.Hint != "" {
-				fmt.Fprintf(&out, "    hint: %s\n", f.Hint)
+				hang("    hint: ", "      ", f.Hint)
 			}
 		}
-	}
-	wrong := 0
-	for _, i := range r.Instances {
 		if slices.ContainsFunc(i.Findings, func(f preflight.Finding) bool { return !f.Warning }) {
 			wrong++
 		}
 	}
-	fmt.Fprintf(&out, "%d of %d instances are ready for a push\n", len(r.Instances)-wrong, len(r.Instances))
-	_, err := io.WriteString(w, printable.Lines(out.String()))
+	_, err := fmt.Fprintf(w, "%d of %d instances are ready for a push\n", len(r.Instances)-wrong, len(r.Instances))
 	return err
 }

@@ -273,7 +273,9 @@ func printAudit(w io.Writer, list []audited) error {
 		switch title {
 		case "author", "from", "fleet", "approved":
 			c.Wide = true
-		case "by", "reason", "signature", "text":
+		case "kind", "reason", "signature": // what was done says the kind, and the text the reason
+			c.Cut, c.Spare = true, true
+		case "what", "by", "text":
 			c.Cut = true
 		}
 		table.Columns = append(table.Columns, c)

@@ -90,7 +90,7 @@ such as snapshots. Leave them out with --without-namespaces.`,
 	flags.StringVar(&f.scope, "scope", "cluster", rbac.ScopeHelp)
 	flags.StringVar(&f.name, "name", "hapsnap-pusher", "beginning of the names of the roles and their bindings")
 	flags.StringVar(&f.account, "service-account", "hapsnap/hapsnap-pusher", "service account that gets the roles, as namespace/name")
-	flags.StringVar(&f.fleet, "instances", "", "as for run")
+	addFleet(flags, &f.fleet, "as for run")
 	flags.StringSliceVar(&f.made, "make-credentials", nil, "as for run")
 	flags.StringVar(&f.state, "state", "", "as for run")
 	flags.StringVar(&f.status, "status", "", "as for run; people then get a role to read it")

@@ -76,7 +76,7 @@ API rewrites them and they hold values of Secrets.`,
 	flags.StringVar(&f.instance, "from-instance", "", "instance that runs what is to be recovered (required)")
 	flags.StringVar(&f.state, "state", "", "state of the pusher, as for run (required)")
 	flags.StringVar(&f.kept, "snapshots-dir", "", "directory that keeps the snapshots in use, as for run; by default beside the state file")
-	flags.StringVar(&f.fleet, "instances", "", "file that lists the instances, as for run; the command asks the instance if it is listed")
+	addFleet(flags, &f.fleet, "file that lists the instances, as for run; the command asks the instance if it is listed")
 	flags.BoolVar(&f.add, "add", false, "publish to a store that holds other snapshots, as the newest of them")
 	f.output.AddTo(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("from-instance", process.Bounded(f.complete)) // fails for unknown flags only

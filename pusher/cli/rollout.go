@@ -227,7 +227,9 @@ before the pusher reads the confirmation, nothing is confirmed.`,
 // loss returns the loss that is meant, and of what it is as far as that is known.
 func (f *channelFlags) loss(cmd *cobra.Command, args []string, state string) (loss, services string, err error) {
 	if len(args) > 0 {
-		loss = args[0]
+		if loss = args[0]; strings.Trim(loss, "0123456789abcdef") != "" || loss == "" {
+			return "", "", process.WithHint(process.Usage("%q is not the name of a loss", loss), "name it as pusher status does, such as 3f9a2c1d")
+		}
 	}
 	if state == "" {
 		if loss == "" {

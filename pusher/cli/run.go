@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,9 +80,9 @@ A store is one of
 	f.storeFlags.add(cmd)
 	f.log.AddFlags(cmd.Flags())
 	flags, o := cmd.Flags(), &f.options
-	flags.StringVar(&o.Fleet, "instances", "", "file that lists the instances (required)")
+	addFleet(flags, &o.Fleet, "file that lists the instances (required)")
 	flags.StringSliceVar(&o.MakeCredentials, "make-credentials", nil, "Secrets that the Fleet names for its pods, for their password or for the authority of their certificate, that the pusher fills if they have no data, and renews. Others are never written")
-	flags.StringVar(&o.Live, "live", "", "directory with manifests of EndpointSlices and Secrets, instead of a cluster")
+	once(flags, &o.Live, "live", "one directory has all manifests", "directory with manifests of EndpointSlices and Secrets, instead of a cluster")
 	flags.BoolVar(&f.allNamespaces, "all-namespaces", false, "watch the EndpointSlices of all namespaces of the cluster at once, instead of each namespace that snapshots name")
 	flags.StringSliceVar(&f.refuse, "refuse-endpoints", []string{"default"}, "networks that no EndpointSlice may name. default stands for this host, link-local, multicast, the metadata services of clouds and the API server's Service, in every form. none allows all, also the addresses where the instances listen. Without the flag EndpointSlices of a cluster may not name those of default, and manifests may name all but the addresses where the instances listen")
 	flags.StringSliceVar(&f.allow, "allow-endpoints", nil, "networks that EndpointSlices may name although --refuse-endpoints has them")
@@ -91,11 +92,11 @@ A store is one of
 	flags.BoolVar(&o.TakeOver, "take-over", false, "lead instances that a pusher with another state leads; use it once, when that pusher is gone for good")
 	f.leader.AddTo(flags, "pusher", leaseHelp)
 	flags.StringSliceVar(&f.waves, "waves", nil, "how many instances have the snapshot after each wave, such as 1,25%,100%")
-	flags.DurationVar(&f.soak, "soak", rollout.DefaultPolicy().Soak, "how long instances must stay healthy before the next wave")
-	flags.DurationVar(&o.PollInterval, "poll-interval", time.Second, "how often to look at the store and at each instance")
-	flags.DurationVar(&o.ReloadTimeout, "reload-timeout", 30*time.Second, "how long a reload of HAProxy may take")
-	flags.DurationVar(&o.DrainTime, "drain-time", 30*time.Second, "how long to drain the server of an endpoint that is gone")
-	flags.DurationVar(&o.InspectInterval, "inspect-interval", time.Minute, "how often to compare each instance's files and servers with what the pusher left there")
+	process.DurationVar(flags, &f.soak, "soak", rollout.DefaultPolicy().Soak, "how long instances must stay healthy before the next wave")
+	process.DurationVar(flags, &o.PollInterval, "poll-interval", time.Second, "how often to look at the store and at each instance")
+	process.DurationVar(flags, &o.ReloadTimeout, "reload-timeout", 30*time.Second, "how long a reload of HAProxy may take")
+	process.DurationVar(flags, &o.DrainTime, "drain-time", 30*time.Second, "how long to drain the server of an endpoint that is gone")
+	process.DurationVar(flags, &o.InspectInterval, "inspect-interval", time.Minute, "how often to compare each instance's files and servers with what the pusher left there")
 	flags.StringVar(&o.EventLog, "event-log", "", "file for the events and decisions of the pusher, without secrets, from which its run can be replayed. It grows to 64 MiB, then begins again; FILE.1 has the part before. None if empty")
 	flags.StringVar(&f.hook, "notify-url-file", "", "file with the URL of a webhook, which gets a JSON post for each rollout, repair conflict and lasting trouble")
 	flags.StringVar(&f.status, "status", "", "ConfigMap, as configmap:NAMESPACE/NAME, for the status of the fleet, without secrets, for people who may not read the state; the default is NAME-status beside a store in the cluster, and none for other stores")
@@ -168,7 +169,7 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 			return process.WithHint(process.Usage("--%s is missing", flag.name), "pusher run needs --store, --instances and --state")
 		}
 	}
-	if err := checkLease(f.leader, cmd.Flags(), f.options.State); err != nil {
+	if err := cmp.Or(checkLease(f.leader, cmd.Flags(), f.options.State), checkFleetFile(f.options.Fleet), checkStatePlace(f.options.State), CheckAddress("metrics-address", f.address), CheckAddress("ui-address", f.page.address)); err != nil {
 		return err
 	}
 	for _, text := range f.waves {
@@ -186,9 +187,6 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	}
 	f.options.RefuseInManifests = cmd.Flags().Changed("refuse-endpoints")
 	if cmd.Flags().Changed("soak") {
-		if f.soak < 0 {
-			return process.Usage("--soak=%s: a soak time cannot be negative", f.soak)
-		}
 		f.options.Soak = &f.soak
 	}
 	for _, flag := range []struct {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,6 +83,9 @@ the signatures too. The exit code is 3 if a snapshot is damaged or is signed by 
 these keys, and 1 if a snapshot could not be read.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cmp.Or(checkReadable("allowed-signers", f.opening.Allowed.SignersFile), checkReadable("keyring", f.opening.Allowed.KeyringFile)); err != nil {
+				return err // nothing would be signed by an allowed signer
+			}
 			return f.with(cmd.Context(), func(store stores.Store) error {
 				signatures := f.opening.Allowed.Enabled()
 				v, err := verify(cmd.Context(), store)

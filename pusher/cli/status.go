@@ -140,6 +140,9 @@ const statusTimeout = 10 * time.Second
 // askPusher asks a pusher that runs.
 func askPusher(ctx context.Context, address string) (report.Status, error) {
 	var s report.Status
+	if err := CheckAddress("address", address); err != nil {
+		return s, err
+	}
 	now, err := process.AskStatus(ctx, address, statusTimeout, &s)
 	if err != nil {
 		return s, process.WithHint(fmt.Errorf("ask the pusher: %w", err), "name the address that pusher run was given with --metrics-address, or use --state if none runs")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/testing/terminal"
+	"github.com/hapsnap/hapsnap/pusher/preflight"
 	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -45,6 +46,21 @@ func TestTerminal(t *testing.T) {
 	})
 	terminal.Golden(t, "show", func(to *os.File) {
 		if err := printShown(process.On(to, to, false), shownAtTerminal(next, old, now), now); err != nil {
+			t.Error(err)
+		}
+	})
+	published := audited{Time: now.Add(-9 * time.Minute), Kind: "snapshot", What: "published", Snapshot: next, By: "compiler v0.9.0", Reason: "Ingress shop/checkout", Signature: "SHA256:abcdefghijklmnopqrstuvwxyz", Text: "+1 backend (Ingress shop/checkout)"}
+	pinned := audited{Time: now.Add(-5 * time.Minute), Kind: "act", What: "confirm-endpoints", By: "carol", Reason: "checkout moved to another cluster", Text: "confirm that endpoints are gone, loss 3f9a2c1d: checkout moved to another cluster"}
+	terminal.Golden(t, "audit", func(to *os.File) {
+		if err := printAudit(process.On(to, to, false), []audited{published, pinned}); err != nil {
+			t.Error(err)
+		}
+	})
+	found := preflight.Report{Instances: []preflight.Instance{{Name: "edge-1", URL: "http://10.0.0.11:5555", API: "v3.2.5", HAProxy: "2.6.12", Findings: []preflight.Finding{{
+		Check: "reloads", Warning: true, Message: "the API reloads HAProxy 2.6.12 by its reload_cmd, not through the master socket", Hint: "use HAProxy 2.7 or later, or make sure that reload_cmd works without a shell",
+	}}}}}
+	terminal.Golden(t, "check", func(to *os.File) {
+		if err := printReport(process.On(to, to, false), found); err != nil {
 			t.Error(err)
 		}
 	})

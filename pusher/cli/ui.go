@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -119,7 +120,7 @@ the pusher serves itself, with pusher run --ui-address.`,
 }
 
 func (f *uiFlags) run(cmd *cobra.Command) error {
-	if err := f.pageFlags.check(); err != nil {
+	if err := cmp.Or(f.pageFlags.check(), CheckAddress("address", f.address)); err != nil {
 		return err
 	}
 	process.Lasting()
@@ -272,8 +273,16 @@ func (f *pageFlags) check() error {
 	if u, err := url.Parse(f.repository); f.repository != "" && f.repository != noRepository && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
 		return process.WithHint(process.Usage("--ui-repository: %q is not an address for a browser", f.repository), "name one such as https://github.com/OWNER/NAME, or none")
 	}
+	for _, host := range f.hosts {
+		if strings.ContainsAny(host, "/: ") { // no request would ever match it
+			return process.WithHint(process.Usage("--ui-host: %q is not the name of a host", host), "write the name alone, without http:// and without a port, such as hapsnap.example.com")
+		}
+	}
 	if _, err := statestore.Parse(f.compiler); inSecret(f.compiler) && err != nil {
 		return process.Usage("--ui-compiler: %w", err)
+	}
+	if err := CheckAddress("ui-compiler", f.compiler); !inSecret(f.compiler) && err != nil {
+		return err
 	}
 	if ip, err := netip.ParseAddr(f.advertise); f.advertise != "" && (err != nil || ip.IsUnspecified() || ip.IsMulticast()) {
 		return process.WithHint(process.Usage("--ui-advertise: %q is not the IP address of a host", f.advertise), "name the address at which other pushers reach this one; in a pod that is status.podIP")

@@ -1,4 +1,4 @@
-// Package bind joins a snapshot with live data to what one HAProxy instance gets.
+// Package bind joins a snapshot with live data into what one HAProxy instance gets.
 //
 // [Bind] takes a snapshot and [Inputs] (live data, slots, and the directories of the
 // instance) and returns a [Bound]: the text of haproxy.cfg, the files beside it, and the

@@ -67,7 +67,7 @@ line of JSON. It speaks to whoever connects: let nothing but HAProxy reach its a
 	flags.StringVar(&f.mode, "socket-mode", "0660", "permissions of the socket of unix@PATH, in octal digits")
 	flags.StringVar(&f.address, "metrics-address", "", "address for /healthz, /readyz and /metrics, such as :8080; none if empty")
 	flags.BoolVar(&f.audit, "audit", true, "write the audit log to stdout")
-	flags.DurationVar(&f.options.Deadline, "deadline", agent.DefaultDeadline, "how long a request may wait and be inspected before the answer is an error; has to be shorter than HAProxy's timeout processing")
+	process.DurationVar(flags, &f.options.Deadline, "deadline", agent.DefaultDeadline, "how long a request may wait and be inspected before the answer is an error; has to be shorter than HAProxy's timeout processing")
 	flags.IntVar(&f.options.Parallel, "parallel", 0, "how many requests are inspected at a time (default: four times as many as of one route)")
 	flags.IntVar(&f.options.PerRoute, "parallel-per-route", 0, "how many requests of one route are inspected at a time (default: as many as there are processors)")
 	flags.IntVar(&f.options.MaxRequests, "max-requests", agent.DefaultMaxRequests, "how many requests may wait and be inspected; the answer to more is an error")
@@ -75,7 +75,7 @@ line of JSON. It speaks to whoever connects: let nothing but HAProxy reach its a
 	flags.IntVar(&f.options.MaxFrame, "max-frame-size", agent.DefaultMaxFrame, "how long a message may be, in bytes; HAProxy sends no more than tune.bufsize")
 	flags.IntVar(&f.options.MaxPolicies, "max-policies", agent.DefaultMaxPolicies, "how many policies are kept prepared, at about 3 MB each")
 	flags.BoolVar(&f.options.ExactRules, "exact-rules", false, "answer an error to a HAProxy that asks for a version of the rules that the agent does not carry: its protected routes are then closed, unless their policy says failure: open")
-	flags.DurationVar(&f.options.Grace, "grace", agent.DefaultGrace, "how long requests may go on when the agent is asked to stop")
+	process.DurationVar(flags, &f.options.Grace, "grace", agent.DefaultGrace, "how long requests may go on when the agent is asked to stop")
 	return cmd
 }
 
@@ -121,16 +121,48 @@ func (f *runFlags) check() (fs.FileMode, error) {
 	if err != nil || mode > 0o777 {
 		return 0, process.Usage("--socket-mode: %q is no set of permissions, such as 0660", f.mode)
 	}
-	for name, value := range map[string]int64{
-		"deadline": int64(f.options.Deadline), "max-requests": int64(f.options.MaxRequests), "max-connections": int64(f.options.MaxConnections),
-		"max-frame-size": int64(f.options.MaxFrame) - 1023, "max-policies": int64(f.options.MaxPolicies), "grace": int64(f.options.Grace),
-		"parallel": int64(f.options.Parallel) + 1, "parallel-per-route": int64(f.options.PerRoute) + 1,
+	for _, flag := range []struct {
+		name         string
+		value, least int
+	}{
+		{"max-requests", f.options.MaxRequests, 1}, {"max-connections", f.options.MaxConnections, 1}, {"max-policies", f.options.MaxPolicies, 1},
+		{"max-frame-size", f.options.MaxFrame, leastFrame}, {"parallel", f.options.Parallel, 0}, {"parallel-per-route", f.options.PerRoute, 0},
 	} {
-		if value <= 0 {
-			return 0, process.Usage("--%s is too small", name)
+		if flag.value < flag.least {
+			return 0, process.Usage("--%s=%d: want %d or more", flag.name, flag.value, flag.least)
 		}
 	}
+	switch {
+	case f.options.Deadline <= 0:
+		return 0, process.Usage("--deadline=%s: the duration must be more than zero", f.options.Deadline)
+	case f.options.Grace <= 0:
+		return 0, process.Usage("--grace=%s: the duration must be more than zero", f.options.Grace)
+	}
+	if err := checkAddress("metrics-address", f.address, "HOST:PORT"); err != nil {
+		return 0, err
+	}
+	if path, isUnix := strings.CutPrefix(f.listen, "unix@"); !isUnix {
+		if err := checkAddress("listen", f.listen, "unix@PATH or HOST:PORT"); err != nil {
+			return 0, err
+		}
+	} else if path == "" {
+		return 0, process.WithHint(process.Usage("--listen: %q names no socket", f.listen), "use unix@PATH, such as unix@/run/hapsnap/waf.sock")
+	}
 	return fs.FileMode(mode), nil
+}
+
+// leastFrame is the smallest --max-frame-size that the command takes, in bytes.
+const leastFrame = 1024
+
+// checkAddress returns a usage error for an address that cannot be one, whatever listens there. None is fine.
+func checkAddress(flag, address, form string) error {
+	_, port, err := net.SplitHostPort(address)
+	n, notNumber := strconv.Atoi(port) // a port may have a name
+	valid := err == nil && (notNumber != nil || n >= 0 && n <= 65535)
+	if address != "" && !valid {
+		return process.WithHint(process.Usage("--%s: %q is not %s", flag, address, form), "write it with a port and without http://, such as :8080")
+	}
+	return nil
 }
 
 // listen opens the address. It replaces the socket of an agent that is gone, but not one that still answers.
