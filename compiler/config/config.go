@@ -203,9 +203,10 @@ type Config struct {
 	// deletions. The compiler compares with the newest snapshot of the store, so that a
 	// restart changes nothing. While a configuration is held, the published snapshot stays.
 	// A later configuration that has not lost as much is published as usual.
-	// The loss of one namespace holds back nobody else: if a running compiler saw that its objects were
-	// deleted, or leaves them out, and others lost fewer than minLost, the compiler publishes. It cannot know
-	// that after a restart, after a change of the configuration or the templates, and of files.
+	// The loss of one namespace, or of up to a quarter of all namespaces, holds back nobody else: if a running
+	// compiler saw that their objects were deleted, or leaves them out, and others lost fewer than minLost, the
+	// compiler publishes. It cannot know that after a restart, after a change of the configuration or the
+	// templates, and of files.
 	// A compiler that starts and may not read half of the ConfigMaps that the newest snapshot was made of, in several
 	// namespaces, waits for approval too, or until it may read them. It also waits if it may not read one that all
 	// namespaces may need: one of shared or countries, or the parameters of an IngressClass.

@@ -376,7 +376,7 @@ type ShrinkGuard struct {
 	LostPercent int `json:"lostPercent"`
 	// MinLost is how many of them must be gone at least: small set-ups lose half of what
 	// they have with one Ingress. It is also how many backends or hosts other namespaces must
-	// have, if the loss of one namespace is not to hold back their changes.
+	// have, if the loss of one namespace or a few is not to hold back their changes.
 	MinLost int `json:"minLost"`
 	// Approve is the digest of the configuration that may be published although it lost
 	// that much, as the compiler's log and status show it: ten or more of its hexadecimal
