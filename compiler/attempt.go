@@ -146,6 +146,9 @@ func (c *compilation) publishable(ctx context.Context, in render.Input) (attempt
 	if len(faults) == 0 {
 		faults = crowded(c.in, artifact, in.Model)
 	}
+	if len(faults) == 0 {
+		faults = tooLarge(c.in, artifact)
+	}
 	if len(faults) > 0 {
 		return attempt{faults: faults}, nil
 	}

@@ -342,6 +342,10 @@ type Limits struct {
 	// CountedClients limits the same for all namespaces together. Beyond that, the limits of those namespaces count
 	// fewer clients that count most.
 	CountedClients int `json:"countedClients"`
+	// SnapshotBytes limits the bytes of the files of a snapshot: haproxy.cfg, maps and lists. If there are more, the
+	// namespaces that have most lose their youngest objects. A store in ConfigMaps takes no more than the default; one in git
+	// or a directory takes 268435456.
+	SnapshotBytes int `json:"snapshotBytes"`
 }
 
 func (l Limits) check(f field.Errors) {
@@ -361,6 +365,7 @@ func (l Limits) check(f field.Errors) {
 		{"namespacePorts", l.NamespacePorts},
 		{"namespaceCountedClients", l.NamespaceCountedClients},
 		{"countedClients", l.CountedClients},
+		{"snapshotBytes", l.SnapshotBytes},
 	} {
 		if field.value < 0 {
 			f.At(field.name).Add(fmt.Sprintf("%d is not a limit", field.value), "use 1 or more, or 0 for none")
