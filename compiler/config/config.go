@@ -306,7 +306,7 @@ func Default() Config {
 		Limits: Limits{ // far above what people need, and far below what would slow a compile down
 			IngressRoutes: 10_000, NamespaceRoutes: 50_000, IngressRouteBytes: 2 << 20, NamespaceRouteBytes: 8 << 20,
 			IngressOptionBytes: 2 << 20, NamespaceOptionBytes: 16 << 20, NamespaceListBytes: 8 << 20, NamespaceWAFPolicies: 16,
-			NamespaceCertificates: 10_000, NamespacePorts: 1_000, NamespaceCountedClients: 400_000, CountedClients: 1_000_000,
+			NamespaceCertificates: 10_000, NamespaceExternalNames: 1_000, NamespacePorts: 1_000, NamespaceCountedClients: 400_000, CountedClients: 1_000_000,
 			SnapshotBytes: 60 << 20,
 		},
 		Paths:      Paths{Normalize: true, Unsafe: RejectUnsafe, Parameters: RejectParameters},

@@ -333,6 +333,9 @@ type Limits struct {
 	// Authorities count more, since they take longer: one for each 4 KiB, and one for each 64 KiB at each host whose clients
 	// need a certificate of theirs.
 	NamespaceCertificates int `json:"namespaceCertificates"`
+	// NamespaceExternalNames limits the names to which the Services of type ExternalName lead that the objects of a namespace
+	// use. Each HAProxy asks the name servers, which others need as well, about each of them every dns.refresh.
+	NamespaceExternalNames int `json:"namespaceExternalNames"`
 	// NamespacePorts limits the ports that listeners in the Gateways and ListenerSets of a namespace open, at all addresses
 	// together. Each takes file descriptors of HAProxy, which does not start without enough of them.
 	NamespacePorts int `json:"namespacePorts"`
@@ -362,6 +365,7 @@ func (l Limits) check(f field.Errors) {
 		{"namespaceListBytes", l.NamespaceListBytes},
 		{"namespaceWAFPolicies", l.NamespaceWAFPolicies},
 		{"namespaceCertificates", l.NamespaceCertificates},
+		{"namespaceExternalNames", l.NamespaceExternalNames},
 		{"namespacePorts", l.NamespacePorts},
 		{"namespaceCountedClients", l.NamespaceCountedClients},
 		{"countedClients", l.CountedClients},
