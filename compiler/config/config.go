@@ -159,7 +159,8 @@ type Config struct {
 	SharedHosts []SharedHost `json:"sharedHosts"`
 	// ReservedDomains are domains in which only some namespaces may have hosts, however old
 	// the Ingresses of others are. Rules without a host, wildcards above the domain and
-	// default backends of other namespaces get no requests for them.
+	// default backends of other namespaces get no requests for them. Routes of Gateways may
+	// have such hosts, unless the listeners of the Gateway prevent it.
 	ReservedDomains []ReservedDomain `json:"reservedDomains"`
 	// TrustFileAges makes the compiler trust metadata.creationTimestamp in manifests. An
 	// author of a manifest can write any time there. Without this option all objects of
