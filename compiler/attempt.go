@@ -144,7 +144,10 @@ func (c *compilation) publishable(ctx context.Context, in render.Input) (attempt
 	artifact, faults := c.in.Templates.Render(in)
 	end(nil)
 	if len(faults) == 0 {
-		faults = crowded(c.in, artifact, in.Model)
+		faults = slices.Concat(crowded(c.in, artifact, in.Model), manyNames(c.in, in.Model))
+	}
+	if len(faults) == 0 {
+		faults = tooLarge(c.in, artifact)
 	}
 	if len(faults) > 0 {
 		return attempt{faults: faults}, nil

@@ -63,7 +63,7 @@ func countFewer(backends []routing.Backend, limits config.Limits, born func() ma
 	spaces := map[string]*counting{}
 	for i, b := range backends {
 		if b.Protection != nil && b.Protection.Rate != nil {
-			namespace := payer(b).Object.Namespace
+			namespace := payerOf(b.Origins).Object.Namespace
 			if spaces[namespace] == nil {
 				spaces[namespace] = &counting{each: policy.MostCounted}
 			}
@@ -98,7 +98,7 @@ func countFewer(backends []routing.Backend, limits config.Limits, born func() ma
 			protection, rate := *out[i].Protection, *out[i].Protection.Rate
 			rate.Counted, protection.Rate = c.each, &rate
 			out[i].Protection = &protection
-			if o := payer(out[i]); n == 0 || cmp.Or(ages[o.Object].Compare(ages[youngest.Object]), o.Compare(youngest)) > 0 {
+			if o := payerOf(out[i].Origins); n == 0 || cmp.Or(ages[o.Object].Compare(ages[youngest.Object]), o.Compare(youngest)) > 0 {
 				youngest = o
 			}
 		}
@@ -127,20 +127,6 @@ func countFewer(backends []routing.Backend, limits config.Limits, born func() ma
 		})
 	}
 	return out, found
-}
-
-// payer returns where a backend comes from whose namespace has it: the route, not the Gateway that it is attached to.
-func payer(b routing.Backend) routing.Origin {
-	for _, o := range b.Origins {
-		switch o.Object.Kind {
-		case "Ingress", "HTTPRoute", "GRPCRoute":
-			return o
-		}
-	}
-	if len(b.Origins) == 0 {
-		return routing.Origin{}
-	}
-	return b.Origins[0]
 }
 
 // A manifest has a largest size, and a snapshot whose manifest is larger cannot be published. Tenants fill it with

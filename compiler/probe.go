@@ -249,10 +249,14 @@ func probeModel(cfg config.Config) routing.Model {
 		probeExpressions(len(in.Ingresses)+4), onHost(probeIngress(len(in.Ingresses)+5, nil), probePattern),
 		probeCanary(len(in.Ingresses)+6, probePattern, map[string]string{"canary-by-header": "X-Probe", "canary-by-header-pattern": "^probe$"}))
 	model, _ := ingress.Translate(in, probeConfig(cfg, probeTCP(cfg)))
-	// Hosts for which the default backend does not answer, with Ingresses of several namespaces.
+	// Hosts for which the default backend does not answer, and whose paths are compared as they come, with Ingresses of several
+	// namespaces.
 	model.Held = append(model.Held, routing.Held{Name: "held.invalid", Closed: true, Origin: probeOrigin("Ingress")})
 	for i := range model.Hosts {
 		model.Hosts[i].Closed = model.Hosts[i].Name == ".probe.invalid"
+		for n := range model.Hosts[i].Guards {
+			model.Hosts[i].Guards[n].Spelling = true
+		}
 	}
 	return withProbeGateway(model, cfg)
 }

@@ -159,7 +159,8 @@ type Config struct {
 	SharedHosts []SharedHost `json:"sharedHosts"`
 	// ReservedDomains are domains in which only some namespaces may have hosts, however old
 	// the Ingresses of others are. Rules without a host, wildcards above the domain and
-	// default backends of other namespaces get no requests for them.
+	// default backends of other namespaces get no requests for them. Routes of Gateways may
+	// have such hosts, unless the listeners of the Gateway prevent it.
 	ReservedDomains []ReservedDomain `json:"reservedDomains"`
 	// TrustFileAges makes the compiler trust metadata.creationTimestamp in manifests. An
 	// author of a manifest can write any time there. Without this option all objects of
@@ -203,9 +204,10 @@ type Config struct {
 	// deletions. The compiler compares with the newest snapshot of the store, so that a
 	// restart changes nothing. While a configuration is held, the published snapshot stays.
 	// A later configuration that has not lost as much is published as usual.
-	// The loss of one namespace holds back nobody else: if a running compiler saw that its objects were
-	// deleted, or leaves them out, and others lost fewer than minLost, the compiler publishes. It cannot know
-	// that after a restart, after a change of the configuration or the templates, and of files.
+	// The loss of one namespace, or of up to a quarter of all namespaces, holds back nobody else: if a running
+	// compiler saw that their objects were deleted, or leaves them out, and others lost fewer than minLost, the
+	// compiler publishes. It cannot know that after a restart, after a change of the configuration or the
+	// templates, and of files.
 	// A compiler that starts and may not read half of the ConfigMaps that the newest snapshot was made of, in several
 	// namespaces, waits for approval too, or until it may read them. It also waits if it may not read one that all
 	// namespaces may need: one of shared or countries, or the parameters of an IngressClass.
@@ -305,7 +307,8 @@ func Default() Config {
 		Limits: Limits{ // far above what people need, and far below what would slow a compile down
 			IngressRoutes: 10_000, NamespaceRoutes: 50_000, IngressRouteBytes: 2 << 20, NamespaceRouteBytes: 8 << 20,
 			IngressOptionBytes: 2 << 20, NamespaceOptionBytes: 16 << 20, NamespaceListBytes: 8 << 20, NamespaceWAFPolicies: 16,
-			NamespaceCertificates: 10_000, NamespacePorts: 1_000, NamespaceCountedClients: 400_000, CountedClients: 1_000_000,
+			NamespaceCertificates: 10_000, NamespaceExternalNames: 1_000, NamespacePorts: 1_000, NamespaceCountedClients: 400_000, CountedClients: 1_000_000,
+			SnapshotBytes: 60 << 20,
 		},
 		Paths:      Paths{Normalize: true, Unsafe: RejectUnsafe, Parameters: RejectParameters},
 		GatewayAPI: gateways.API{ControllerName: "hapsnap.dev/gateway-controller", Addresses: []string{}, Services: gateways.Services{Type: gateways.ClusterIP, Labels: []string{}, Annotations: []string{}}},

@@ -333,6 +333,9 @@ type Limits struct {
 	// Authorities count more, since they take longer: one for each 4 KiB, and one for each 64 KiB at each host whose clients
 	// need a certificate of theirs.
 	NamespaceCertificates int `json:"namespaceCertificates"`
+	// NamespaceExternalNames limits the names to which the Services of type ExternalName lead that the objects of a namespace
+	// use. Each HAProxy asks the name servers, which others need as well, about each of them every dns.refresh.
+	NamespaceExternalNames int `json:"namespaceExternalNames"`
 	// NamespacePorts limits the ports that listeners in the Gateways and ListenerSets of a namespace open, at all addresses
 	// together. Each takes file descriptors of HAProxy, which does not start without enough of them.
 	NamespacePorts int `json:"namespacePorts"`
@@ -342,6 +345,10 @@ type Limits struct {
 	// CountedClients limits the same for all namespaces together. Beyond that, the limits of those namespaces count
 	// fewer clients that count most.
 	CountedClients int `json:"countedClients"`
+	// SnapshotBytes limits the bytes of the files of a snapshot: haproxy.cfg, maps and lists. If there are more, the
+	// namespaces that have most lose their youngest objects. A store in ConfigMaps takes no more than the default; one in git
+	// or a directory takes 268435456.
+	SnapshotBytes int `json:"snapshotBytes"`
 }
 
 func (l Limits) check(f field.Errors) {
@@ -358,9 +365,11 @@ func (l Limits) check(f field.Errors) {
 		{"namespaceListBytes", l.NamespaceListBytes},
 		{"namespaceWAFPolicies", l.NamespaceWAFPolicies},
 		{"namespaceCertificates", l.NamespaceCertificates},
+		{"namespaceExternalNames", l.NamespaceExternalNames},
 		{"namespacePorts", l.NamespacePorts},
 		{"namespaceCountedClients", l.NamespaceCountedClients},
 		{"countedClients", l.CountedClients},
+		{"snapshotBytes", l.SnapshotBytes},
 	} {
 		if field.value < 0 {
 			f.At(field.name).Add(fmt.Sprintf("%d is not a limit", field.value), "use 1 or more, or 0 for none")
@@ -376,7 +385,7 @@ type ShrinkGuard struct {
 	LostPercent int `json:"lostPercent"`
 	// MinLost is how many of them must be gone at least: small set-ups lose half of what
 	// they have with one Ingress. It is also how many backends or hosts other namespaces must
-	// have, if the loss of one namespace is not to hold back their changes.
+	// have, if the loss of one namespace or a few is not to hold back their changes.
 	MinLost int `json:"minLost"`
 	// Approve is the digest of the configuration that may be published although it lost
 	// that much, as the compiler's log and status show it: ten or more of its hexadecimal

@@ -142,9 +142,9 @@ func (l *loop) publish(ctx context.Context) {
 		return
 	}
 	l.rivals.ours = id
-	if l.losses.let != "" {
-		l.Log.Warn("most of what one namespace had is gone, and published without it, since its objects were deleted or are left out",
-			"namespace", l.losses.let, "lost", l.losses.letLost, "quarantined", leftOutOf(*draft, l.losses.let), "snapshot", id.String())
+	if len(l.losses.let) > 0 {
+		l.Log.Warn("most of what one namespace or a few had is gone, and published without it, since their objects were deleted or are left out",
+			"namespaces", l.losses.let, "lost", l.losses.letLost, "quarantined", leftOutOf(*draft, l.losses.let), "snapshot", id.String())
 	}
 	l.losses.published(id, draft.Provenance.TemplatesDigest, r.Artifact, l.SeesDeletions)
 	l.timeline.Published(id, *draft, published)

@@ -206,7 +206,7 @@ func TestLossOfOneNamespaceIsLogged(t *testing.T) {
 	l.pending = &compiler.Result{Draft: draft, Artifact: render.Artifact{Files: draft.Files}}
 	l.timeline = BeginTimeline(t.Context(), noop.NewTracerProvider(), "test")
 	l.publish(t.Context())
-	if line := <-log; !strings.Contains(line, "were deleted or are left out") || !strings.Contains(line, "namespace=shop") || !strings.Contains(line, "quarantined=1 ") {
+	if line := <-log; !strings.Contains(line, "were deleted or are left out") || !strings.Contains(line, "namespaces=[shop]") || !strings.Contains(line, "quarantined=1 ") {
 		t.Error(line)
 	}
 }

@@ -415,6 +415,95 @@ func TestRunPublishesTheLossOfOneNamespace(t *testing.T) {
 	}
 }
 
+// paramsOfAll are parameters of the class of all Ingresses, which are on the lines of each backend.
+const paramsOfAll = `apiVersion: networking.k8s.io/v1
+kind: IngressClass
+metadata: {name: hapsnap}
+spec:
+  controller: hapsnap.dev/ingress-controller
+  parameters: {apiGroup: "", kind: ConfigMap, name: parameters, namespace: infra, scope: Namespace}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {namespace: infra, name: parameters}
+data: {hsts: "60"}
+---
+`
+
+// gatewayOfAll is a Gateway with an option, which is on the lines of each backend that its routes lead to.
+const gatewayOfAll = `apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: hapsnap}
+spec: {controllerName: hapsnap.dev/gateway-controller}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {namespace: infra, name: all, annotations: {hapsnap.dev/rate-limit: "100"}}
+spec:
+  gatewayClassName: hapsnap
+  listeners: [{name: http, port: 8000, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]
+---
+`
+
+// routesOf returns HTTPRoutes of one namespace at that Gateway, with hosts and Services of their own.
+func routesOf(namespace string, n int) string {
+	var out []string
+	for i := range n {
+		out = append(out, fmt.Sprintf(`apiVersion: v1
+kind: Service
+metadata: {namespace: %[1]s, name: s%[2]d}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {namespace: %[1]s, name: r%[2]d}
+spec:
+  parentRefs: [{name: all, namespace: infra}]
+  hostnames: ["%[1]s-%[2]d.example"]
+  rules: [{backendRefs: [{name: s%[2]d, port: 80}]}]
+`, namespace, i))
+	}
+	return strings.Join(out, "---\n")
+}
+
+// Whose a loss is does not depend on settings of administrators that concern everybody, and a few tenants who agree on it stop
+// nobody, either: neither those who name the same hosts. A loss of many is held.
+func TestRunPublishesTheLossOfFewNamespaces(t *testing.T) {
+	t.Parallel()
+	together := func(manifests ...string) string { return strings.Join(manifests, "---\n") }
+	var quiet []string
+	for i := range 8 {
+		quiet = append(quiet, tenantsOf(fmt.Sprint("quiet", i), 2))
+	}
+	shared := strings.NewReplacer("namespace: one", "namespace: two", "path: /,", "path: /two,").Replace(tenantsOf("one", 20))
+	for name, test := range map[string]struct{ stays, gone, held string }{
+		"one, with parameters of the class":  {stays: paramsOfAll + tenantsOf("quiet0", 8), gone: tenantsOf("one", 20)},
+		"one, at a Gateway with options":     {stays: gatewayOfAll + routesOf("quiet0", 8), gone: routesOf("one", 20)},
+		"two of ten":                         {stays: together(quiet...), gone: together(tenantsOf("one", 20), tenantsOf("two", 20))},
+		"two of ten, with the same hosts":    {stays: together(quiet...), gone: together(tenantsOf("one", 20), shared)},
+		"two of seven":                       {stays: together(quiet[:5]...), gone: together(tenantsOf("one", 20), tenantsOf("two", 20)), held: "40 of 50 backends gone, 40 of 50 hosts gone"},
+		"three of ten":                       {stays: together(quiet[:7]...), gone: together(tenantsOf("one", 20), tenantsOf("two", 20), tenantsOf("three", 20)), held: "60 of 74 backends gone, 60 of 74 hosts gone"},
+		"two of ten, and some of the others": {stays: together(quiet[:5]...), gone: together(append(quiet[5:], tenantsOf("one", 20), shared)...), held: "46 of 56 backends gone, 26 of 36 hosts gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := config.Default()
+			c.GatewayAPI.Enabled = true
+			r := controllertest.Prepare(t, map[string]string{"all.yaml": together(test.stays, test.gone)})
+			r.Start(t, c, func(o *controller.Options) { o.SeesDeletions = true })
+			r.AwaitRoute(t, "one-19.example", true)
+			controllertest.Await(t, "ready", r.Status.Ready)
+			r.Write(t, "all.yaml", test.stays)
+			if test.held != "" {
+				awaitHeld(t, r, test.held)
+				return
+			}
+			r.AwaitRoute(t, "one-19.example", false)
+			controllertest.Await(t, "ready", r.Status.Ready)
+		})
+	}
+}
+
 // If it is no longer a mass loss, it needs no approval.
 func TestRunPublishesWhatCameBack(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -147,8 +149,9 @@ type shrinkGuard struct {
 	owned     map[string]size
 	templates snapshots.Digest // that it was made with
 	held      []heldDraft
-	// let is the namespace whose losses the last check let pass, and what they are; "" for none.
-	let, letLost string
+	// let are the namespaces whose losses the last check let pass, sorted, and letLost what they are.
+	let     []string
+	letLost string
 }
 
 // heldDraft is a draft that waits for approval, or waited before a later one took its place.
@@ -163,14 +166,14 @@ const mostHeld = 1000
 
 // check returns a [*ShrinkError] if a draft has to wait for approval, else nil. The head is zero if the store is empty.
 //
-// The losses of one namespace hold back nobody, if other namespaces have something to publish: otherwise one tenant, who
-// deletes what he published before, stops the changes of all others. The compiler has to have seen the deletions: after a
+// The losses of one namespace, or of a few among many, hold back nobody, if other namespaces have something to publish: otherwise
+// tenants who delete what they published before stop the changes of all others. The compiler has to have seen the deletions: after a
 // restart, a flag or a permission may have been forgotten.
 func (g *shrinkGuard) check(head snapshots.Snapshot, r *compiler.Result, c config.ShrinkGuard) error {
 	if g.newest != head.ID() {
 		*g = shrinkGuard{newest: head.ID(), size: sizeOf(head.Files)}
 	}
-	g.let, g.letLost = "", ""
+	g.let, g.letLost = nil, ""
 	after := sizeOf(r.Draft.Files)
 	lost := shrinkage(g.size, after, c)
 	forbidden, of := unread(head.Manifest.Provenance.Inputs, r, c)
@@ -187,8 +190,8 @@ func (g *shrinkGuard) check(head snapshots.Snapshot, r *compiler.Result, c confi
 			lost += ", "
 		}
 		lost += fmt.Sprintf("%d of %d ConfigMaps may not be read any more", forbidden, of)
-	} else if namespace, ok := g.ofOne(after, *r, c); ok {
-		g.let, g.letLost = namespace, lost
+	} else if namespaces, ok := g.ofFew(after, *r, c); ok {
+		g.let, g.letLost = namespaces, lost
 		return nil
 	}
 	g.held = append(g.held[max(0, len(g.held)+1-mostHeld):], draft)
@@ -203,29 +206,36 @@ func (g *shrinkGuard) approved(d heldDraft, c config.ShrinkGuard) bool {
 	})
 }
 
-// ofOne returns the namespace without which fewer are gone than c.MinLost, if the others have at least as many. Other templates
-// may have dropped anything.
-func (g *shrinkGuard) ofOne(after size, now compiler.Result, c config.ShrinkGuard) (namespace string, ok bool) {
+// ofFew returns the namespaces without which fewer are gone than c.MinLost, if the others have at least as many. They are one, or
+// up to a quarter of all: a single tenant, or a few who agree on it, could stop everybody. Other templates may have dropped anything.
+func (g *shrinkGuard) ofFew(after size, now compiler.Result, c config.ShrinkGuard) (namespaces []string, ok bool) {
 	if g.owned == nil || g.templates != now.Draft.Provenance.TemplatesDigest {
-		return "", false
+		return nil, false
 	}
 	has, _ := owned(now.Artifact)
+	lossOf := func(namespace string) int {
+		lost := g.owned[namespace].without(has[namespace])
+		return max(lost.backends, lost.hosts)
+	}
+	byLoss := slices.Sorted(maps.Keys(g.owned))
+	slices.SortStableFunc(byLoss, func(a, b string) int { return cmp.Compare(lossOf(b), lossOf(a)) })
 	few := max(c.MinLost, 1)
-	for _, namespace := range slices.Sorted(maps.Keys(g.owned)) {
-		others := g.size.without(g.owned[namespace])
-		lost := others.without(after.without(has[namespace]))
+	others, left := g.size, after
+	for n, namespace := range byLoss[:min(len(byLoss), max(1, len(byLoss)/4))] {
+		others, left = others.without(g.owned[namespace]), left.without(has[namespace])
+		lost := others.without(left)
 		if max(others.backends, others.hosts) >= few && lost.backends < few && lost.hosts < few {
-			return namespace, true
+			return slices.Sorted(slices.Values(byLoss[:n+1])), true
 		}
 	}
-	return "", false
+	return nil, false
 }
 
-// leftOutOf returns how many objects of a namespace a draft leaves out.
-func leftOutOf(d snapshots.Draft, namespace string) int {
+// leftOutOf returns how many objects of namespaces a draft leaves out.
+func leftOutOf(d snapshots.Draft, namespaces []string) int {
 	n := 0
 	for _, q := range d.Quarantined {
-		if q.Namespace == namespace {
+		if slices.Contains(namespaces, q.Namespace) {
 			n++
 		}
 	}
@@ -248,19 +258,32 @@ func (s size) without(o size) size { return size{s.backends - o.backends, s.host
 
 func (s size) with(o size) size { return size{s.backends + o.backends, s.hosts + o.hosts} }
 
-// owned counts what each namespace has in an artifact, and what there is at all. What several share counts for none.
+// owned counts what each namespace has in an artifact, and what there is at all.
 func owned(a render.Artifact) (of map[string]size, all size) {
 	of = map[string]size{}
 	count(a.Files, func(file string, line int, one size) {
 		all = all.with(one)
-		namespace, shared := "", false
-		for _, o := range a.Origin(file, line).Objects {
-			shared = shared || namespace != "" && namespace != o.Object.Namespace
-			namespace = o.Object.Namespace
-		}
-		if namespace != "" && !shared {
+		if namespace := ownerOf(a.Origin(file, line).Objects); namespace != "" {
 			of[namespace] = of[namespace].with(one)
 		}
 	})
 	return of, all
+}
+
+// ownerOf returns the namespace of the first object that routes requests, of those whose values are on a line, or else of the first
+// Service. Others, such as the parameters of an IngressClass or a Gateway with options, are on lines of everybody. It returns "" if
+// no object has a namespace.
+func ownerOf(objects []routing.Origin) string {
+	service, other := "", ""
+	for _, o := range objects {
+		switch o.Object.Kind {
+		case "Ingress", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute":
+			return o.Object.Namespace
+		case "Service":
+			service = cmp.Or(service, o.Object.Namespace)
+		default:
+			other = cmp.Or(other, o.Object.Namespace)
+		}
+	}
+	return cmp.Or(service, other)
 }

@@ -36,7 +36,7 @@ type hosts struct {
 
 // guarding says how a route that protects something guards its host.
 type guarding struct {
-	unsafe, parameters bool
+	unsafe, parameters, spelling bool
 }
 
 // guards returns the guards of a host, by namespace. A closed host has a backend for requests that match no route.
@@ -46,10 +46,10 @@ func (t *hosts) guards(name string, closed bool) []routing.Guard {
 	guard := func(namespace string, g guarding, at routing.Origin) {
 		was := byNamespace[namespace]
 		if was == nil {
-			byNamespace[namespace] = &routing.Guard{Namespace: namespace, Parameters: g.parameters, Origin: at}
+			byNamespace[namespace] = &routing.Guard{Namespace: namespace, Parameters: g.parameters, Spelling: g.spelling, Origin: at}
 			return
 		}
-		was.Parameters = was.Parameters || g.parameters
+		was.Parameters, was.Spelling = was.Parameters || g.parameters, was.Spelling || g.spelling
 		if at.Compare(was.Origin) < 0 {
 			was.Origin = at
 		}
@@ -75,10 +75,10 @@ func (t *hosts) guards(name string, closed bool) []routing.Guard {
 	}
 	if of := byNamespace[t.ownerNamespace(name)]; of != nil {
 		for namespace := range present {
-			guard(namespace, guarding{true, of.Parameters}, of.Origin)
+			guard(namespace, guarding{unsafe: true, parameters: of.Parameters}, of.Origin)
 		}
 	} else if of := byNamespace[unmatched]; of != nil {
-		guard("", guarding{true, of.Parameters}, of.Origin)
+		guard("", guarding{unsafe: true, parameters: of.Parameters}, of.Origin)
 	}
 	out := make([]routing.Guard, 0, len(byNamespace))
 	for _, g := range byNamespace {

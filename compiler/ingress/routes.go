@@ -107,7 +107,7 @@ func (t *merge) mergeDefault() {
 	switch {
 	case t.hosts.defaultBackend == nil:
 		t.hosts.defaultBackend = &claim{by: by, backend: t.backends.take(f.backend, &t.merging), origin: f.origin}
-		t.hosts.defaultBackend.guard = t.guardFor(t.hosts.defaultBackend.backend, routing.FormOf(t.cfg.Paths))
+		t.hosts.defaultBackend.guard = t.guardFor(t.hosts.defaultBackend.backend, routing.FormOf(t.cfg.Paths), false)
 	case t.hosts.defaultBackend.backend != t.merging.nameOf(f.backend):
 		t.reportLost(diag.Error, by.Claimant, t.hosts.defaultBackend.by.Claimant, f.origin.Position,
 			"defaultBackend is not used: it was taken by "+t.hosts.defaultBackend.by.Precedes(by.Claimant),
@@ -157,6 +157,11 @@ func (t *merge) ruleOf(r rule) {
 		t.report(diag.Warning, t.merging.Claimant, t.merging.Position(annotationPath(option)...),
 			"annotation "+options.Prefix+option+" is not used for the paths"+ofHost(r.host)+": "+host.origin.Object.String()+" has the host, and says how they are compared",
 			"say it there")
+	}
+	if rules.unsafe == config.RejectUnsafe && t.merging.protects && !t.merging.closed && t.merging.spelledFor(host) {
+		t.report(diag.Warning, t.merging.Claimant, r.origin.Position,
+			"requests"+ofHost(r.host)+" for Services of namespace "+by.Ref.Namespace+" get 400 if their path is not in its normal form: "+host.origin.Object.String()+" has the host, and its paths are compared as they come",
+			"have "+options.Prefix+"normalize-paths removed there, or use a host of your own")
 	}
 	t.connections.take(by.Claimant, r, t.merging.passthrough && !t.merging.closed)
 	for _, p := range r.paths {
@@ -216,7 +221,7 @@ func (t *merge) route(r rule, p path) {
 	winner, taken := host.routes[match]
 	if !taken {
 		backend := t.backends.take(p.backend, &t.merging)
-		c := claim{by: by, backend: backend, origin: p.origin, guard: t.guardFor(backend, host.form)}
+		c := claim{by: by, backend: backend, origin: p.origin, guard: t.guardFor(backend, host.form, t.merging.spelledFor(host))}
 		c.fallback = t.fallbackOf(c)
 		host.routes[match] = c
 		return
@@ -355,14 +360,21 @@ func (m *merging) nameOf(d demand) string {
 	return d.name
 }
 
-// guardFor returns how the merged Ingress guards a host, if its route leads to this backend.
-func (t *merge) guardFor(backend string, form routing.PathForm) guarding {
+// spelledFor reports whether the paths of a host are compared as they come although the Ingress compares them in their normal form,
+// since an Ingress of another namespace has the host. Then nobody protects this one from paths that are spelled in another way.
+func (m *merging) spelledFor(host *virtualHost) bool {
+	return host.form == routing.AsSent && m.pathRules.form != routing.AsSent && host.origin.Object.Namespace != m.Ref.Namespace
+}
+
+// guardFor returns how the merged Ingress guards a host, if its route leads to this backend. Spelled says that the paths of the host
+// must be in their normal form.
+func (t *merge) guardFor(backend string, form routing.PathForm, spelled bool) guarding {
 	rules := t.merging.pathRules
 	if rules.unsafe != config.RejectUnsafe || !t.backends.protecting(backend, t.merging.closed) {
 		return guarding{}
 	}
 	matched := rules.parameters == config.MatchParameters || rules.parameters == config.IgnoreParameters && form == routing.WithoutParameters
-	return guarding{unsafe: true, parameters: !matched}
+	return guarding{unsafe: true, parameters: !matched, spelling: spelled}
 }
 
 // formOf returns the form in which paths of a host are compared. If the merged Ingress belongs to the owner of the

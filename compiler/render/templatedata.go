@@ -252,7 +252,14 @@ func hostsWith(hosts []routing.Host, wanted func(routing.Host) bool) (out []rout
 // NormalizesPaths reports whether the paths of a host are compared in another form than
 // they came in.
 func (d TemplateData) NormalizesPaths() bool {
-	return d.PathForm() != routing.AsSent || slices.ContainsFunc(d.Hosts, func(h routing.Host) bool { return h.Form != routing.AsSent })
+	return d.PathForm() != routing.AsSent || slices.ContainsFunc(d.Hosts, func(h routing.Host) bool { return h.Form != routing.AsSent }) || d.GuardsSpelling()
+}
+
+// GuardsSpelling reports whether a host refuses paths that are not in their normal form.
+func (d TemplateData) GuardsSpelling() bool {
+	return slices.ContainsFunc(d.Hosts, func(h routing.Host) bool {
+		return slices.ContainsFunc(h.Guards, func(g routing.Guard) bool { return g.Spelling })
+	})
 }
 
 // SeveralPathForms reports whether there is a host that says so.

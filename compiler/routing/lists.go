@@ -77,7 +77,10 @@ type Guard struct {
 	Namespace string
 	// Parameters says that paths with parameters are refused too.
 	Parameters bool
-	Origin     Origin
+	// Spelling says that paths are refused too that are not in their normal form, since the host's are compared as they come:
+	// another namespace chose that.
+	Spelling bool
+	Origin   Origin
 }
 
 // GuardEntry is a line of the map of guards. For "HOST|NAMESPACE" it says what is refused. For a target of the maps that
@@ -91,6 +94,7 @@ type GuardEntry struct {
 const (
 	guardsForms      = "forms"
 	guardsParameters = "parameters"
+	guardsSpelling   = "_spelling" // follows one of these
 )
 
 // Guards returns the entries for hosts, by key.
@@ -102,6 +106,9 @@ func Guards(hosts []Host) []GuardEntry {
 			value := guardsForms
 			if g.Parameters {
 				value = guardsParameters
+			}
+			if g.Spelling {
+				value += guardsSpelling
 			}
 			out = append(out, GuardEntry{h.Name + "|" + g.Namespace, value, g.Origin})
 		}

@@ -101,3 +101,35 @@ func TestProtectionFailsClosed(t *testing.T) {
 		t.Errorf("the open route: %d", got.StatusCode)
 	}
 }
+
+// A namespace that has a host, and has its paths compared as they come, opens no way around what another namespace protects there: for
+// the Services of that namespace, paths in another than their normal form are refused.
+func TestPathsAsSentOfAnotherNamespace(t *testing.T) {
+	t.Parallel()
+	const asSent = "hapsnap.dev/normalize-paths: \"false\""
+	e := start(t, serviceYAML("other", "o", mirror(t, "o", nil))+serviceYAML("shop", "a", mirror(t, "a", nil))+
+		ingress{namespace: "other", name: "first", rules: []string{"h.example P /other o", "own.example P / o"}, annotations: asSent}.yaml()+
+		ingress{name: "open", age: 1, rules: []string{"h.example P / a"}}.yaml()+
+		ingress{name: "admin", age: 2, rules: []string{"h.example P /admin a"}, annotations: "hapsnap.dev/allow-list: 192.0.2.0/24"}.yaml()+
+		ingress{name: "agrees", age: 3, rules: []string{"own.example P /a a"}, annotations: "hapsnap.dev/allow-list: 127.0.0.0/8\n    " + asSent}.yaml())
+	for target, want := range map[string]int{
+		"/admin": 403, "//admin": 400, "///admin": 400, "/%61dmin": 400, "/./admin": 400, "/x/../admin": 400, "/admin%2f": 400, "/admin;x": 400, "/caf%c3%a9": 400,
+		"/": 200, "/x": 200, "/caf%C3%A9": 200, "/a%20b": 200, "/x?y=//admin": 200, "/other": 200, "/other//x": 200, "/other/%61": 200,
+	} {
+		if got := e.get(t, "h.example", target); got.StatusCode != want {
+			t.Errorf("%s: %d, want %d", target, got.StatusCode, want)
+		}
+	}
+	if got := e.get(t, "own.example", "/a//x"); got.StatusCode != 200 {
+		t.Errorf("who compares paths as they come gets %d", got.StatusCode)
+	}
+	var told []string
+	for _, d := range e.result.Diagnostics {
+		if strings.Contains(d.Message, "not in its normal form") {
+			told = append(told, d.Object.Name)
+		}
+	}
+	if got := strings.Join(told, " "); got != "admin" {
+		t.Errorf("%q hear of it", got)
+	}
+}

@@ -66,12 +66,34 @@ func isPlain(der []byte) bool {
 	if !isWhole(der, &c) || len(c.TBS.Extensions) > 0 && c.TBS.Version != 2 { // version 3, before which Go ignores them
 		return false
 	}
+	for _, a := range []algorithmForm{c.Algorithm, c.TBS.Algorithm, c.TBS.Key.Algorithm} {
+		if !a.isReadable() {
+			return false
+		}
+	}
 	for _, e := range c.TBS.Extensions {
 		if !isWhole(e.FullBytes, new(extensionForm)) && !isWhole(e.FullBytes, new(criticalForm)) {
 			return false
 		}
 	}
 	return true
+}
+
+// isReadable reports whether parameters of an algorithm are of a kind that algorithms have: none, NULL, an identifier or a
+// SEQUENCE. Go reads those of algorithms that it does not know as any bytes, and OpenSSL as what their tag says.
+func (a algorithmForm) isReadable() bool {
+	switch p := a.Parameters; {
+	case len(p.FullBytes) == 0:
+		return true
+	case p.Class != asn1.ClassUniversal:
+		return false
+	case p.Tag == asn1.TagNull:
+		return !p.IsCompound && len(p.Bytes) == 0
+	case p.Tag == asn1.TagOID:
+		return isWhole(p.FullBytes, new(asn1.ObjectIdentifier))
+	default:
+		return p.Tag == asn1.TagSequence && p.IsCompound
+	}
 }
 
 // isWhole reports whether the form has all that the DER has: what it does not have is missing from the DER that is

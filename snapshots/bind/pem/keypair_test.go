@@ -223,6 +223,16 @@ func TestWhatOpenSSLRefuses(t *testing.T) {
 	if _, err := ParseAuthorities(unknownKey); err != nil {
 		t.Errorf("an authority, whose key is not loaded: %v", err)
 	}
+	// The parameters of an algorithm that Go does not know may be anything for Go.
+	curve, _ := asn1.Marshal(asn1.ObjectIdentifier{1, 2, 840, 10045, 3, 1, 7})
+	for tag, want := range map[int]error{asn1.TagOID: nil, asn1.TagBoolean: ErrBadCertificate, asn1.TagNull: ErrBadCertificate, 0: ErrBadCertificate, asn1.TagInteger: ErrBadCertificate, asn1.TagSequence: ErrBadCertificate} {
+		odd := bytes.Clone(curve)
+		odd[0] = byte(tag)
+		authority := certificate(bytes.ReplaceAll(derOf(leaf, ecdsaKey, asn1.ObjectIdentifier{1, 2, 840, 10045, 2, 9}), curve, odd))
+		if _, err := ParseAuthorities(authority); !errors.Is(err, want) {
+			t.Errorf("an authority whose key has parameters of tag %d: %v, want %v", tag, err, want)
+		}
+	}
 }
 
 // What else stands in a key does not reach HAProxy.
