@@ -114,6 +114,10 @@ func TestClaim(t *testing.T) {
 		"of none":        {disk: "# _version=7\n" + text, term: 3, calls: []string{"post bootstrap, no reload"}},
 		"of this one":    {disk: "# _version=7\n# hapsnap term 3\n" + text, term: 3},
 		"of a later one": {disk: "# _version=7\n# hapsnap term 4\n" + text, term: 4, fails: OutrankedError{Term: 3, By: 4}},
+		"of one that no pusher reached": {
+			disk: "# _version=7\n# hapsnap term 9223372036854775807\n" + text, term: 3,
+			calls: []string{"post bootstrap, no reload"},
+		},
 		"edited by hand": {disk: edited, edit: (*fake).edited},
 		"a conflict": {
 			disk: "# _version=7\n" + text, term: 3, edit: func(f *fake) { f.failPosts(1, classed{dataplane.ErrConflict}) },
