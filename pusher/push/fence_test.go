@@ -271,6 +271,16 @@ func TestWhenAnotherWrote(t *testing.T) {
 	}
 }
 
+// The state keeps marks, so one that is longer than any place is none.
+func TestMarkOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	for length, want := range map[int]bool{4000: true, longestMark: false} {
+		if m, found := markOf([]byte(mark{Pusher{"state", strings.Repeat("p", length)}, 7}.line())); found != want {
+			t.Errorf("a place of %d bytes: %v, it has %d", length, found, len(m.Place))
+		}
+	}
+}
+
 // A line of somebody else is shown only if it has the form of ours.
 func TestWhatIsNoTimeOfWriting(t *testing.T) {
 	t.Parallel()
