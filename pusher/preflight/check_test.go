@@ -271,8 +271,10 @@ func TestLookingWithoutWriting(t *testing.T) {
 // One instance that is listed twice, by two names of its address, is found before anything is pushed.
 func TestOneInstanceByTwoNames(t *testing.T) {
 	t.Parallel()
-	one, two, three := member(dataplanetest.Start(t, dataplanetest.Options{HAProxyVersion: modern})), fleet.Instance{}, member(dataplanetest.Start(t, dataplanetest.Options{HAProxyVersion: modern}))
-	two, three.Name = one, "three"
+	options := dataplanetest.Options{HAProxyVersion: modern}
+	one, three := member(dataplanetest.Start(t, options)), member(dataplanetest.Start(t, options))
+	two := one
+	three.Name = "three"
 	at, err := url.Parse(one.URL)
 	if err != nil {
 		t.Fatal(err)
