@@ -478,24 +478,29 @@ type candidate struct {
 	Options
 	troubles   observe.Troubles
 	conditions []metav1.Condition // while it stands by
+	fleet      string             // its name
 }
 
 // run leads whenever this pusher is elected, until ctx is done.
 func (c *candidate) run(ctx context.Context) error {
-	if f, err := fleet.ReadAgain(c.Fleet, nil); err != nil && f.Name == "" {
+	f, err := fleet.ReadAgain(c.Fleet, nil)
+	if err != nil && f.Name == "" {
 		return err
 	}
+	c.fleet = f.Name
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
 	var notBefore time.Time
 	for ctx.Err() == nil {
 		if time.Now().After(notBefore) {
 			err := c.term(ctx)
-			c.note(report.AboutState, err, time.Now())
 			if err != nil {
 				c.Log.Error("not leading any more", "err", err)
 				notBefore = leadAgain(err, time.Now())
+			} else if err = observe.OthersState(c.Leader.Holder(), c.Leader.Leads() == nil, c.fleet); err != nil && c.troubles[report.AboutState].Error != report.Brief(err) {
+				c.Log.Error("the state is that of another fleet", "err", err)
 			}
+			c.note(report.AboutState, err, time.Now())
 		}
 		c.note(report.AboutElection, c.Leader.Trouble(), time.Now())
 		if c.Status != nil {

@@ -47,7 +47,7 @@ import (
 //	certificate [for DURATION | without key];  identities KEY … | none (of the pusher that begins next);  confirm the loss | another loss
 //	a joins | leaves | refuses REVISION | refuses nothing | has API VERSION | has HAProxy VERSION
 //	a hangs | is gone | drops | loses | is full | answers STATUS | babbles html, nothing or JSON | takes DURATION [METHOD PATH [TIMES]];  a is well
-//	edit a OLD NEW;  put a FILE;  remove a FILES;  copy a;  restart a [from its copy];  reload a;  drain, ready a ADDRESS
+//	edit a OLD NEW;  term a NUMBER;  put a FILE;  remove a FILES;  copy a;  restart a [from its copy];  reload a;  drain, ready a ADDRESS
 //	set OPTION DURATION;  policy LINE;  wait DURATION
 //
 // Some things are shown only by a command: writes (to the instances since the last time), files,
@@ -225,7 +225,7 @@ func (s *story) command(line string) []string {
 		}
 	case "certificate":
 		s.certificate(args...)
-	case "edit", "put", "remove", "forget", "copy", "post", "fail", "restart", "reload", "drain", "maint", "ready", "move":
+	case "edit", "term", "put", "remove", "forget", "copy", "post", "fail", "restart", "reload", "drain", "maint", "ready", "move":
 		s.named(args[0]).ByHand(verb, args[1:])
 	default:
 		return s.ask(verb, arg)

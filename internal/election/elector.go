@@ -140,6 +140,7 @@ func (e *Elector) before(ctx context.Context, record resourcelock.LeaderElection
 		select {
 		case <-idle:
 		case <-ctx.Done():
+			e.options.Log.Warn("lease not given back: what was begun while leading has not ended; another process leads when the lease has expired", "lease", e.lease())
 			return fmt.Errorf("wait for what was begun while leading: %w", ctx.Err())
 		}
 	}
@@ -165,8 +166,12 @@ func (e *Elector) about(err error) []any {
 	return out
 }
 
-// read records how reading the Lease went. That the Lease does not exist yet is no error.
-func (e *Elector) read(err error) {
+// read records how reading the Lease went, and who holds it. That the Lease does not exist yet is no error. If
+// somebody deleted the Lease, or gave it to another process, the term of this one ends before its time.
+func (e *Elector) read(holder string, err error) {
+	if err == nil && holder != "" && holder != e.options.Identity {
+		e.end("another process holds the lease")
+	}
 	if apierrors.IsNotFound(err) {
 		err = nil
 	}
@@ -319,8 +324,8 @@ type lock struct {
 	resourcelock.Interface
 	timeout time.Duration
 	holder  string // as last read or written
-	// read is called with the result of reading the Lease.
-	read func(err error)
+	// read is called with the result of reading the Lease, and who holds it if there is no error.
+	read func(holder string, err error)
 	// before decides whether a record may be written, and after is called with the result and when the
 	// request was sent.
 	before func(ctx context.Context, record resourcelock.LeaderElectionRecord, holder string) error
@@ -335,7 +340,7 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	if err == nil {
 		l.holder = record.HolderIdentity
 	}
-	l.read(err)
+	l.read(l.holder, err)
 	return record, raw, err
 }
 
@@ -353,7 +358,12 @@ func (l *lock) write(ctx context.Context, record resourcelock.LeaderElectionReco
 	if err := l.before(ctx, record, l.holder); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	// The answer is waited for even if the process is to stop meanwhile. Without it, the process would not know that the
+	// Lease is its own, and would leave it to nobody.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
 	defer cancel()
 	sent := time.Now()
 	err := write(ctx, record)

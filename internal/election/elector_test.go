@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -34,6 +35,8 @@ const (
 	renewDeadline = 2 * time.Second
 	retryPeriod   = 200 * time.Millisecond
 )
+
+var quick = election.Times{LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod}
 
 // process is an elector that runs until it is stopped or killed.
 type process struct {
@@ -56,19 +59,30 @@ func start(t *testing.T, config *rest.Config, namespace string) process {
 	return run(t, client.CoordinationV1(), namespace, kill)
 }
 
-// run has an elector take part until the test ends.
-func run(t *testing.T, leases coordinationv1.LeasesGetter, namespace string, kill func()) process {
+// elector returns an elector that is not run, and the context that its kill ends.
+func elector(t *testing.T, leases coordinationv1.LeasesGetter, namespace string, times election.Times) (process, context.Context) {
 	t.Helper()
-	p := process{identity: election.Identity("compiler"), registry: prometheus.NewRegistry(), kill: kill}
+	p := process{identity: election.Identity("compiler"), registry: prometheus.NewRegistry()}
 	var err error
 	p.Elector, err = election.New(election.Options{
 		Program: "compiler", Leases: leases, Namespace: namespace, Name: "compiler", Identity: p.identity, Log: slog.New(slog.DiscardHandler), Metrics: p.registry,
-		Times: election.Times{LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod},
+		Times: times,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	p.kill = cancel
+	return p, ctx
+}
+
+// run has an elector take part until the test ends.
+func run(t *testing.T, leases coordinationv1.LeasesGetter, namespace string, kill func()) process {
+	t.Helper()
+	p, ctx := elector(t, leases, namespace, quick)
+	cancel := p.kill
+	p.kill = kill
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
 	p.stop = func() {
@@ -247,6 +261,104 @@ func TestALeaderThatStopsHandsOver(t *testing.T) {
 	await(t, "the successor", follower.Leading)
 }
 
+// A leader that stops while its request is under way gives back what it took by it.
+func TestALeaderThatStopsAsItTakesTheLease(t *testing.T) {
+	t.Parallel()
+	server := cluster.Server(t)
+	namespace := server.Namespace(t)
+	config := rest.CopyConfig(server.Config())
+	slow := &slowAnswer{taken: make(chan struct{}), answer: make(chan struct{})}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { slow.next = next; return slow })
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, stop := elector(t, client.CoordinationV1(), namespace, quick)
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(stop) }()
+	<-slow.taken
+	p.kill()
+	close(slow.answer)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	lease, err := client.CoordinationV1().Leases(namespace).Get(t.Context(), "compiler", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" {
+		t.Errorf("the Lease is %s's", *holder)
+	}
+}
+
+// If somebody deletes the Lease, so that another process takes it, the leader does not lead until the end of its term.
+func TestALeaderWhoseLeaseIsDeleted(t *testing.T) {
+	t.Parallel()
+	server := cluster.Server(t)
+	namespace := server.Namespace(t)
+	client, err := kubernetes.NewForConfig(server.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := election.Times{LeaseDuration: 4 * patience, RenewDeadline: 3 * patience, RetryPeriod: retryPeriod}
+	begin := func() process {
+		p, stop := elector(t, client.CoordinationV1(), namespace, long)
+		ended := make(chan error, 1)
+		go func() { ended <- p.Run(stop) }()
+		t.Cleanup(func() {
+			p.kill()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+		return p
+	}
+	first := begin()
+	await(t, "leads", first.Leading)
+	during, end, _ := first.Term(t.Context())
+	defer end()
+	second := begin()
+	leases := client.CoordinationV1().Leases(namespace)
+	await(t, "a successor, and the first one steps down", func() bool {
+		lease, err := leases.Get(t.Context(), "compiler", metav1.GetOptions{})
+		if err == nil && *lease.Spec.HolderIdentity == first.identity { // at first, or because it was the quicker one
+			err = leases.Delete(t.Context(), "compiler", metav1.DeleteOptions{})
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		return second.Leading() && !first.Leading()
+	})
+	<-during.Done()
+	if !errors.Is(context.Cause(during), election.ErrNotLeading) {
+		t.Errorf("what was begun ended with %v", context.Cause(during))
+	}
+}
+
+// slowAnswer lets the first write through, and its answer come later. As with any request, an error comes in its place
+// when the context ends.
+type slowAnswer struct {
+	next          http.RoundTripper
+	once          sync.Once
+	taken, answer chan struct{}
+}
+
+func (s *slowAnswer) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := s.next.RoundTrip(r)
+	if r.Method == http.MethodGet {
+		return answer, err
+	}
+	s.once.Do(func() {
+		close(s.taken)
+		<-s.answer
+	})
+	if ended := r.Context().Err(); ended != nil && err == nil {
+		answer.Body.Close()
+		return nil, ended
+	}
+	return answer, err
+}
+
 // Without an API server nobody leads. When it is back, somebody leads in the same process.
 func TestALeaderStepsDownWithoutTheAPIServer(t *testing.T) {
 	t.Parallel()
@@ -315,7 +427,7 @@ func TestAForbiddenLeaseSaysWhatToDo(t *testing.T) {
 	e, err := election.New(election.Options{
 		Program: "compiler", Leases: client.CoordinationV1(), Namespace: namespace, Name: "compiler", Identity: election.Identity("compiler"),
 		Log: slog.New(slog.NewTextHandler(said, nil)), Metrics: prometheus.NewRegistry(),
-		Times: election.Times{LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod},
+		Times: quick,
 	})
 	if err != nil {
 		t.Fatal(err)

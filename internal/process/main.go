@@ -92,10 +92,14 @@ func Hint(err error) string {
 	return ""
 }
 
+// sameSignal is for how long after a signal others count as the same one. Who ends a process group as well as the process,
+// such as timeout(1), sends it twice. When a terminal is closed, both the kernel and the shell send SIGHUP.
+const sameSignal = 500 * time.Millisecond
+
 // Main runs a command line until it ends or the process is asked to stop, and
-// returns the exit code. SIGINT, SIGTERM and SIGHUP cancel the command's context; a
-// second signal ends the process at once. Under nohup a SIGHUP does nothing. Errors
-// are printed to stderr here, and nowhere else.
+// returns the exit code. SIGINT, SIGTERM and SIGHUP cancel the command's context; another
+// signal half a second later, or after that, ends the process at once. Under nohup a SIGHUP does
+// nothing. Errors are printed to stderr here, and nowhere else.
 func Main(root *cobra.Command) int {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -103,7 +107,7 @@ func Main(root *cobra.Command) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
-	context.AfterFunc(ctx, stop)
+	context.AfterFunc(ctx, func() { time.AfterFunc(sameSignal, stop) })
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(flagError)
 	out := &output{to: root.OutOrStdout()}

@@ -1,15 +1,22 @@
 package process
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
 )
 
 // limitedGroup is the environment variable that names the cgroup which a test process enters.
@@ -21,6 +28,9 @@ const configurationVariable = "HAPSNAP_TEST_CONFIGURATION"
 // TestMain runs the tests, or, in a cgroup, what a program does when it starts.
 func TestMain(m *testing.M) {
 	group := os.Getenv(limitedGroup)
+	if os.Getenv(signalled) != "" {
+		os.Exit(Main(untilSignal()))
+	}
 	if group == "" {
 		os.Exit(m.Run())
 	}
@@ -29,6 +39,85 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	Started(slog.New(slog.NewTextHandler(os.Stdout, nil)), []byte(os.Getenv(configurationVariable)))
+}
+
+// signalled is the environment variable of a test process that ends with a signal.
+const signalled = "HAPSNAP_TEST_SIGNALLED"
+
+// untilSignal is a command that needs some time to end after it was asked to: until its standard input ends.
+func untilSignal() *cobra.Command {
+	root := &cobra.Command{Use: "tool", RunE: func(cmd *cobra.Command, _ []string) error {
+		fmt.Println("started")
+		<-cmd.Context().Done()
+		fmt.Println("stopping")
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return cmd.Context().Err()
+	}}
+	root.SetArgs(nil)
+	return root
+}
+
+// Who sends a signal twice in a row, such as timeout(1), which signals the process and its group, does not keep the
+// process from ending as usual. Who sends one again later ends it at once.
+func TestASignalThatComesTwice(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		for _, later := range []bool{false, true} {
+			status := endBySignals(t, sig, later)
+			if status.Signaled() != later || !later && status.ExitStatus() != ExitInterrupted {
+				t.Errorf("%s, and again later %v: it ended with the code %d, by a signal: %v", sig, later, status.ExitStatus(), status.Signaled())
+			}
+		}
+	}
+}
+
+// endBySignals starts a process, sends it a signal twice in a row and, with later, again and again. It returns how the
+// process ended.
+func endBySignals(t *testing.T, sig syscall.Signal, later bool) syscall.WaitStatus {
+	t.Helper()
+	// A process that is started by tests under nohup would else have SIGHUP ignored.
+	wanted := make(chan os.Signal, 1)
+	signal.Notify(wanted, sig)
+	defer signal.Stop(wanted)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), signalled+"=yes")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stdout)
+	for _, want := range []string{"started", "stopping"} {
+		if !lines.Scan() || lines.Text() != want {
+			t.Errorf("%s: %q, want %s", sig, lines.Text(), want)
+		}
+		_ = cmd.Process.Signal(sig) // which fails after the end
+	}
+	if !later {
+		_ = stdin.Close()
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // the state says more
+		close(ended)
+	}()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		select {
+		case <-ended:
+			return cmd.ProcessState.Sys().(syscall.WaitStatus)
+		case <-again.C:
+			if later {
+				_ = cmd.Process.Signal(sig)
+			}
+		}
+	}
 }
 
 // In a cgroup with a limit, Go keeps to nine tenths of it, or to another ratio. The log says so, with the

@@ -24,6 +24,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/pusher/announce"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/observe"
@@ -79,6 +80,9 @@ func (f *runFlags) share(o *pusher.Options, registry prometheus.Registerer, log 
 	identity, err := election.OwnIdentity()
 	if err != nil {
 		return nil, err
+	}
+	if read, err := fleet.ReadAgain(o.Fleet, nil); err == nil || read.Name != "" { // else the run says what is wrong with it
+		identity = observe.Identity(read.Name, identity)
 	}
 	elector, err := election.New(election.Options{
 		Program: "pusher", Leases: client.CoordinationV1(), Namespace: lease.Namespace, Name: lease.Name,

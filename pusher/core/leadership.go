@@ -26,10 +26,11 @@ type leadership struct {
 // outranked handles the error that an instance has a later term. Either another pusher leads by
 // now, or the state of this pusher was created anew after that term. outranked requests a higher
 // term; that request fails if another pusher has taken the state. It returns false for any other
-// error, and if the term was raised too often.
+// error, and if the term was raised too often. It also does not raise the term so far that none would
+// be left for later pushers: only the instance that names such a term waits for a person.
 func (l *leadership) outranked(i *instanceState, err error) bool {
 	by, ok := errors.AsType[push.OutrankedError](err)
-	if !ok || by.By <= l.term.number || l.raised >= maxRaises {
+	if !ok || by.By <= l.term.number || by.By > push.MaxTerm/2 || l.raised >= maxRaises {
 		return false
 	}
 	if s := l.saving; (s.raise == nil || by.By > s.raise.Above) && (s.raising == nil || by.By > s.raising.Above) {

@@ -75,11 +75,12 @@ func (s samples) add(n rollout.Sample) samples {
 	s = slices.DeleteFunc(slices.Clone(s), func(o rollout.Sample) bool {
 		return o.PID != n.PID || o.Requests > n.Requests || n.At.Sub(o.At) > instance.Past
 	})
+	// Rates only need the last two samples, everything else that names backends the last one: there may be many.
 	for i := range s {
-		s[i].Up = rollout.ServersUp{}
+		s[i].Up, s[i].Down, s[i].Flapped = rollout.ServersUp{}, nil, nil
 	}
 	for i := range s[:max(0, len(s)-1)] {
-		s[i].Served = nil // rates only need the last two samples, and there may be many backends
+		s[i].Served, s[i].By = nil, nil
 	}
 	return append(s, n)
 }

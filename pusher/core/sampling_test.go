@@ -40,6 +40,24 @@ func TestSamplesTellThePast(t *testing.T) {
 	}
 }
 
+// Only the newest sample has what names backends, and the one before it the counts: an instance may name a million.
+func TestOldSamplesNameNoBackends(t *testing.T) {
+	t.Parallel()
+	var s samples
+	for n := range 4 {
+		s = s.add(rollout.Sample{
+			At: time.Date(2026, 11, 21, 12, 0, n, 0, time.UTC), PID: 7, By: map[string]int64{"web": int64(n)}, Served: map[string]int64{"web": int64(n)},
+			Down: []string{"web"}, Flapped: []string{"web"}, Up: rollout.ServersUp{Backends: []string{"web"}},
+		})
+	}
+	for n, is := range s {
+		newest, rates := n == len(s)-1, n >= len(s)-2
+		if (is.Down != nil) != newest || (is.Flapped != nil) != newest || (is.Up.Backends != nil) != newest || (is.By != nil) != rates || (is.Served != nil) != rates {
+			t.Errorf("sample %d of %d is %+v", n, len(s), is)
+		}
+	}
+}
+
 // People see the servers that the running worker reported last. Names of backends are stored once, and only the
 // figures of the last sample are kept: there may be 100,000 backends on each of 100 instances.
 func TestServersUpOfSamples(t *testing.T) {

@@ -350,6 +350,19 @@ func TestTermIsRaisedOnce(t *testing.T) {
 	}
 }
 
+// The term is not raised above one that leaves none for later pushers: only the instance that names it has an error.
+func TestTermIsNotRaisedTooFar(t *testing.T) {
+	t.Parallel()
+	m := newMachine(State{}, noon)
+	m.Lead(1)
+	i := &instanceState{Instance: fleet.Instance{Name: "a"}, asked: true, busy: workClaim}
+	m.instances["a"] = i
+	OfInstance{instance.ClaimEnded{About: instance.About{Ref: i.ref()}, Term: 1, Err: push.OutrankedError{Term: 1, By: push.MaxTerm}}}.apply(m, noon)
+	if m.saving.raise != nil || !strings.Contains(i.jobError, "by a pusher of term 9007199254740992") {
+		t.Errorf("raised is %v, the error of the instance is %q", m.saving.raise, i.jobError)
+	}
+}
+
 // If a state is too large for its store, it is saved without the slots of the backends with the most servers.
 // So steps of rollouts still happen: a tenant with many endpoints cannot block a pin.
 func TestStateThatDoesNotFit(t *testing.T) {

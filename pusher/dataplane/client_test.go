@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -130,6 +131,26 @@ func TestRuntimeInfoTellsADeadHAProxyFromADeadAPI(t *testing.T) {
 				t.Errorf("a worker is known: %+v", info)
 			}
 		})
+	}
+}
+
+// What callers keep in the state of the whole fleet, and show, is as short as that of a HAProxy.
+func TestTextsOfWorkersAreBounded(t *testing.T) {
+	long := strings.Repeat("x", 1<<19)
+	c := clientOf(t, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"info":{"node":%q,"pid":7}}`, long)
+	})
+	info, err := c.RuntimeInfo(t.Context())
+	checkClass(t, err, ErrUnavailable)
+	if info != (RuntimeInfo{}) || !strings.Contains(err.Error(), "its node and version have 524288 bytes") {
+		t.Errorf("a node of %d bytes: %v", len(info.Node), err)
+	}
+	c = clientOf(t, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `[{"name":"s1","address":%q,"admin_state":%q}]`, long, long)
+	})
+	servers, err := c.Servers(t.Context(), "web")
+	if err != nil || len(servers) != 1 || len(servers[0].Address)+len(servers[0].AdminState) > 1000 {
+		t.Errorf("%d servers, %v", len(servers), err)
 	}
 }
 

@@ -34,6 +34,10 @@ type RuntimeInfo struct {
 // LoadedNode returns the node of the configuration that the worker loaded.
 func (i RuntimeInfo) LoadedNode() string { return cmp.Or(i.Loaded, i.Node) }
 
+// longestInfo bounds the node and the version, which callers keep and show. A node has a line of a configuration, or is
+// the name of a host.
+const longestInfo = 4 << 10
+
 // RuntimeInfo asks the running worker. The error is ErrRuntime if the API cannot reach it. While HAProxy
 // replaces the worker, the API may answer with an empty info. Then no worker answered, and that does not mean
 // that something else runs.
@@ -54,6 +58,9 @@ func (c *Client) RuntimeInfo(ctx context.Context) (RuntimeInfo, error) {
 	}
 	if body.Error != "" || body.Info == nil || body.Info.PID == 0 {
 		return RuntimeInfo{}, (&Error{Op: op, Status: a.status, Message: fault(body.Error, "no worker answered"), kind: ErrRuntime}).redactedWith(c.access.Load())
+	}
+	if n := len(body.Info.Node) + len(body.Info.Version); n > longestInfo {
+		return RuntimeInfo{}, &Error{Op: op, Status: a.status, Message: fmt.Sprintf("its node and version have %d bytes, which those of no HAProxy have", n), kind: ErrUnavailable}
 	}
 	return RuntimeInfo{
 		Node: body.Info.Node, PID: body.Info.PID, Version: body.Info.Version,
@@ -102,7 +109,7 @@ type serverBody struct {
 
 func (b serverBody) server() Server {
 	s := Server{
-		Name: b.Name, Address: b.Address, AdminState: b.AdminState,
+		Name: b.Name, Address: bounded(b.Address), AdminState: bounded(b.AdminState),
 		OperationalState: b.OperationalState, Weight: b.Weight,
 	}
 	if ip, err := netip.ParseAddr(s.Address); err == nil {
@@ -112,6 +119,12 @@ func (b serverBody) server() Server {
 		s.Port = *b.Port
 	}
 	return s
+}
+
+// bounded cuts what no address and no state is as long as: callers keep and show what they find.
+func bounded(word string) string {
+	const longest = 300 // an address can be the path of a socket
+	return word[:min(len(word), longest)]
 }
 
 // Servers returns the running servers of a backend, in the worker's order.

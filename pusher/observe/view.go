@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -254,6 +255,20 @@ func (v View) pending(i Instance) string {
 func (v View) stays(running snapshots.ID) bool {
 	r := v.Rollout.Rollout
 	return v.Decision.Hold && r != nil && r.Phase != rollout.Undoing && running == r.Target
+}
+
+// Identity returns the name that a pusher of a fleet has on a Lease. It names the fleet, so that a pusher of another
+// fleet that was given the same state notices that its own fleet gets nothing.
+func Identity(fleet, process string) string { return fleet + "/" + process }
+
+// OthersState returns an error if the leader is a pusher of another fleet than this one, which does not lead. The two
+// share a state by mistake: only one of the fleets gets anything at a time.
+func OthersState(holder string, leads bool, fleet string) error {
+	end := strings.LastIndexByte(holder, '/')
+	if leads || end < 0 || holder[:end] == fleet {
+		return nil
+	}
+	return fmt.Errorf("the leader, %s, is a pusher of the fleet %s, and this one is of the fleet %s, which gets nothing: give each fleet a state of its own", holder, holder[:end], fleet)
 }
 
 // Standby returns the status of a pusher that does not push.

@@ -15,6 +15,19 @@ import (
 
 var noon = time.Date(2026, 7, 30, 12, 0, 0, 0, time.UTC)
 
+// A pusher that stands by says so if the leader is one of another fleet: then nobody pushes to its own fleet.
+func TestOthersState(t *testing.T) {
+	t.Parallel()
+	for holder, others := range map[string]bool{Identity("first", "host_A"): true, Identity("second", "host_A"): false, "host_A": false, "": false} {
+		if err := OthersState(holder, false, "second"); (err != nil) != others || others && !strings.HasPrefix(err.Error(), "the leader, first/host_A, is a pusher of the fleet first, and this one is of the fleet second, which gets nothing") {
+			t.Errorf("with the leader %q: %v", holder, err)
+		}
+		if err := OthersState(holder, true, "second"); err != nil {
+			t.Errorf("as the leader: %v", err)
+		}
+	}
+}
+
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	unheard := Troubles{"election": {About: "election", Error: "gone"}}

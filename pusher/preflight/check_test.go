@@ -2,6 +2,8 @@ package preflight_test
 
 import (
 	"cmp"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -263,5 +265,29 @@ func TestLookingWithoutWriting(t *testing.T) {
 		if r.Method != "GET" {
 			t.Errorf("asked %s %s", r.Method, r.Path)
 		}
+	}
+}
+
+// One instance that is listed twice, by two names of its address, is found before anything is pushed.
+func TestOneInstanceByTwoNames(t *testing.T) {
+	t.Parallel()
+	options := dataplanetest.Options{HAProxyVersion: modern}
+	one, three := member(dataplanetest.Start(t, options)), member(dataplanetest.Start(t, options))
+	two := one
+	three.Name = "three"
+	at, err := url.Parse(one.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two.Name, two.URL = "two", "http://"+net.JoinHostPort("::ffff:"+at.Hostname(), at.Port())
+	report := preflight.Check(t.Context(), []fleet.Instance{one, two, three}, time.Minute)
+	for n, other := range []string{"two", "edge", ""} {
+		found := slices.DeleteFunc(slices.Clone(report.Instances[n].Findings), func(f preflight.Finding) bool { return f.Check != "fleet" })
+		if len(found) != min(len(other), 1) || other != "" && !strings.HasPrefix(found[0].Message, other+" has the same address, "+at.Host+", and the same worker") {
+			t.Errorf("%s: %+v", report.Instances[n].Name, found)
+		}
+	}
+	if report.OK {
+		t.Error("all is well")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -305,6 +306,9 @@ type Instance struct {
 	API      string    `json:"api,omitempty"`
 	HAProxy  string    `json:"haproxy,omitempty"`
 	Findings []Finding `json:"findings"`
+
+	at  netip.AddrPort // the address that its URL led to
+	pid int            // of its worker, 0 where it was not told
 }
 
 // atOnce is how many instances are looked at at the same time.
@@ -327,7 +331,7 @@ func Check(ctx context.Context, instances []fleet.Instance, limit time.Duration)
 	wait.Wait()
 	report := Report{OK: true, Instances: out}
 	for n := range out {
-		out[n].Findings = append(out[n].Findings, twins(instances, n)...)
+		out[n].Findings = append(out[n].Findings, twins(out, n)...)
 		if slices.ContainsFunc(out[n].Findings, func(f Finding) bool { return !f.Warning }) {
 			report.OK = false
 		}
@@ -345,17 +349,28 @@ func checkOne(ctx context.Context, spec fleet.Instance) Instance {
 	f := Gather(ctx, client, spec, true)
 	out.API, out.HAProxy = f.APIVersion, f.Process.Version
 	out.Findings = append(out.Findings, Judge(f)...)
+	if info, err := client.RuntimeInfo(ctx); err == nil && f.Reached == nil && f.Supported == nil {
+		out.at, out.pid = client.Peer(), info.PID
+	}
 	return out
 }
 
-// twins finds another instance with the same address: each push to one would look like a change by
-// somebody else on the other.
-func twins(instances []fleet.Instance, n int) []Finding {
-	for other, spec := range instances {
-		if other != n && spec.URL == instances[n].URL {
+// twins finds another instance with the same address, or with another name for the same address and the same worker:
+// each push to one would look like a change by somebody else on the other.
+func twins(instances []Instance, n int) []Finding {
+	own := instances[n]
+	for i, other := range instances {
+		switch {
+		case i == n:
+		case other.URL == own.URL:
 			return []Finding{{
-				Check: "fleet", Message: fmt.Sprintf("%s has the same url: one instance is listed twice", spec.Name),
+				Check: "fleet", Message: fmt.Sprintf("%s has the same url: one instance is listed twice", other.Name),
 				Hint: "list it once, or mend the url of one of them",
+			}}
+		case own.at.IsValid() && other.at == own.at && own.pid != 0 && other.pid == own.pid:
+			return []Finding{{
+				Check: "fleet", Message: fmt.Sprintf("%s has the same address, %s, and the same worker: both may be one instance", other.Name, own.at),
+				Hint: "see where their urls lead; an instance that neither leads to gets nothing",
 			}}
 		}
 	}

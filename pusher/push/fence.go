@@ -15,6 +15,10 @@ import (
 // termMark begins the line in which a haproxy.cfg names the term in which it was written.
 const termMark = "# hapsnap term "
 
+// MaxTerm is more than the terms of all pushers ever add up to. A file with a greater one was written by somebody else: it
+// names no term, and a pusher writes its own.
+const MaxTerm = 1 << 53
+
 // OutrankedError is the error of a change by a pusher whose term is over, because the
 // instance already has a later term.
 type OutrankedError struct{ Term, By int64 }
@@ -35,7 +39,6 @@ func (e OutrankedError) Error() string {
 // change.
 // Each haproxy.cfg also says which pusher wrote it. A pusher does not change an instance
 // that another pusher leads, see [LedByOtherError].
-// that another one leads, see [LedByOtherError].
 type Fence struct {
 	term     atomic.Int64 // 0 if there are no terms
 	leads    func() error
@@ -259,7 +262,10 @@ func termOf(config []byte) int64 {
 			return 0
 		}
 		if after, ok := bytes.CutPrefix(line, []byte(termMark)); ok {
-			n, _ := strconv.ParseInt(string(bytes.TrimSpace(after)), 10, 64) // 0 for what is not a number
+			n, err := strconv.ParseInt(string(bytes.TrimSpace(after)), 10, 64)
+			if err != nil || n < 0 || n > MaxTerm {
+				return 0
+			}
 			return n
 		}
 	}

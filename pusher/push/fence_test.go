@@ -114,6 +114,10 @@ func TestClaim(t *testing.T) {
 		"of none":        {disk: "# _version=7\n" + text, term: 3, calls: []string{"post bootstrap, no reload"}},
 		"of this one":    {disk: "# _version=7\n# hapsnap term 3\n" + text, term: 3},
 		"of a later one": {disk: "# _version=7\n# hapsnap term 4\n" + text, term: 4, fails: OutrankedError{Term: 3, By: 4}},
+		"of one that no pusher reached": {
+			disk: "# _version=7\n# hapsnap term 9223372036854775807\n" + text, term: 3,
+			calls: []string{"post bootstrap, no reload"},
+		},
 		"edited by hand": {disk: edited, edit: (*fake).edited},
 		"a conflict": {
 			disk: "# _version=7\n" + text, term: 3, edit: func(f *fake) { f.failPosts(1, classed{dataplane.ErrConflict}) },
@@ -264,6 +268,16 @@ func TestWhenAnotherWrote(t *testing.T) {
 	m, found := markOf([]byte(f.disk))
 	if !found || m.State != "other" || strings.Contains(withoutHeader(dataplane.Split([]byte(f.disk))).String(), "wrote this") {
 		t.Errorf("the mark is %+v in %q", m, f.disk)
+	}
+}
+
+// The state keeps marks, so one that is longer than any place is none.
+func TestMarkOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	for length, want := range map[int]bool{4000: true, longestMark: false} {
+		if m, found := markOf([]byte(mark{Pusher{"state", strings.Repeat("p", length)}, 7}.line())); found != want {
+			t.Errorf("a place of %d bytes: %v, it has %d", length, found, len(m.Place))
+		}
 	}
 }
 

@@ -330,6 +330,9 @@ func wroteOf(config []byte) string {
 	return ""
 }
 
+// longestMark bounds the id and the place in a mark, which the state keeps and people are shown. A longer one is no mark.
+const longestMark = 8 << 10
+
 // markOf returns the mark of a haproxy.cfg. Only other comments may stand before it.
 func markOf(config []byte) (mark, bool) {
 	for l := range haproxycfg.Lines(config) {
@@ -338,7 +341,10 @@ func markOf(config []byte) (mark, bool) {
 			return mark{}, false
 		}
 		after, ok := bytes.CutPrefix(line, []byte(pusherMark))
-		if words := strings.Fields(string(after)); ok && len(words) == 4 && words[2] == "follows" {
+		if !ok || len(after) > longestMark {
+			continue
+		}
+		if words := strings.Fields(string(after)); len(words) == 4 && words[2] == "follows" {
 			n, err := strconv.ParseInt(words[3], 10, 64)
 			return mark{Pusher{words[0], words[1]}, n}, err == nil
 		}

@@ -151,8 +151,8 @@ func (t *step) pushWave() {
 	}
 	t.stopClock(held)
 	switch {
-	case waiting && late && t.provenGood():
-		r.Members = slices.DeleteFunc(r.Members, func(name string) bool { return !t.has(name) }) // the pushes to the others hang
+	case waiting && late && (t.provenGood() || t.onlyOneLate()):
+		t.setAside()
 	case waiting && late:
 		t.fail(fmt.Sprintf("%s did not take %s within %s", t.late(), r.Target, t.Deadline))
 	case waiting:
@@ -213,7 +213,7 @@ func (t *step) candidates() (all []candidate, missing int) {
 	for _, i := range t.o.Instances {
 		c := candidate{
 			name: i.Name, zone: i.Zone, up: i.Reachable, done: t.has(i.Name),
-			ready: t.patient(i.Name, t.Rollout.Target) && !t.Instances[i.Name].holds(t.Rollout.Target, t.now) && !t.hangs(i.Name) && !t.spared(i.Name),
+			ready: t.patient(i.Name, t.Rollout.Target) && !t.Instances[i.Name].holds(t.Rollout.Target, t.now) && !t.hangs(i.Name) && !t.spared(i.Name) && !t.wasLate(i.Name),
 			first: t.touch(i.Name) != nil,
 		}
 		if !c.done {
@@ -222,6 +222,12 @@ func (t *step) candidates() (all []candidate, missing int) {
 		all = append(all, c)
 	}
 	return all, missing
+}
+
+// wasLate reports whether the instance did not take the target within the time of an earlier wave.
+func (t *step) wasLate(name string) bool {
+	h := t.touch(name)
+	return h != nil && h.Late && h.Snapshot == t.Rollout.Target
 }
 
 // has reports whether the instance has the target.
@@ -259,12 +265,44 @@ func (t *step) waitForPush(name string) {
 	}
 }
 
-// late names the members that delay the wave.
-func (t *step) late() string {
-	names := slices.DeleteFunc(slices.Clone(t.Rollout.Members), func(name string) bool {
-		return t.has(name) || !t.patient(name, t.Rollout.Target)
+// late returns the instances that did not take the target in time: those that delay the wave, and those that the rollout
+// went on without.
+func (t *step) late() []string {
+	var out []string
+	for _, i := range t.o.Instances {
+		member := slices.Contains(t.Rollout.Members, i.Name) && t.patient(i.Name, t.Rollout.Target)
+		if !t.has(i.Name) && (member || t.wasLate(i.Name)) {
+			out = append(out, i.Name)
+		}
+	}
+	return out
+}
+
+// onlyOneLate reports whether a single instance has not taken the target in time, and another one has it or can be
+// tried. A push that neither ends well nor is refused more likely says something about the instance. If that happens
+// on a second one, it is the snapshot in doubt.
+func (t *step) onlyOneLate() bool {
+	members := t.Rollout.Members
+	all, _ := t.candidates()
+	return len(t.late()) == 1 && (slices.ContainsFunc(members, t.has) || slices.ContainsFunc(all, func(c candidate) bool {
+		return c.up && c.ready && !c.done && !slices.Contains(members, c.name)
+	}))
+}
+
+// setAside takes the members from the wave that delay it. The rollout goes on without them, and they catch up when it
+// has ended.
+func (t *step) setAside() {
+	r := t.Rollout
+	r.Members = slices.DeleteFunc(r.Members, func(name string) bool {
+		if t.has(name) {
+			return false
+		}
+		t.note(fmt.Sprintf("%s did not take it within %s, and the rollout goes on without it", name, t.Deadline))
+		if h := t.touch(name); h != nil && h.Snapshot == r.Target {
+			h.Late = true
+		}
+		return true
 	})
-	return fmt.Sprint(names)
 }
 
 // soak waits until all instances with the snapshot were healthy for long enough, and then

@@ -45,6 +45,7 @@ func (t *step) count() {
 		case h != nil && h.Before.For > 0:
 			base.Past = h.Before
 		}
+		base.By = t.known(base.By)
 		if !t.has(seen.Name) {
 			base.By = nil // the others are compared without their backends
 		}
@@ -60,18 +61,34 @@ func (t *step) count() {
 func (t *step) knowDown() {
 	r := t.Rollout
 	for _, seen := range t.o.Instances {
-		if t.has(seen.Name) {
-			continue
-		}
-		for _, backend := range seen.Sample.Down {
-			if _, good := t.o.Backends[backend]; !good && t.o.Backends != nil {
-				continue
-			}
-			if i, known := slices.BinarySearch(r.Down, backend); !known {
-				r.Down = slices.Insert(r.Down, i, backend)
-			}
+		if !t.has(seen.Name) {
+			r.Down = slices.Concat(r.Down, slices.DeleteFunc(slices.Clone(seen.Sample.Down), t.unknown))
 		}
 	}
+	slices.Sort(r.Down)
+	r.Down = slices.Compact(r.Down)
+}
+
+// unknown reports whether a backend is none of the last good snapshot, so that nothing depends on it. Instances may say
+// whatever they like, and the state should only have what is of use.
+func (t *step) unknown(backend string) bool {
+	_, known := t.o.Backends[backend]
+	return t.o.Backends != nil && !known || t.Good.IsZero()
+}
+
+// known returns the counts without those of backends that are unknown.
+func (t *step) known(by map[string]int64) map[string]int64 {
+	var out map[string]int64
+	for backend, n := range by {
+		if t.unknown(backend) {
+			continue
+		}
+		if out == nil {
+			out = make(map[string]int64, min(len(by), max(len(t.o.Backends), 1)))
+		}
+		out[backend] = n
+	}
+	return out
 }
 
 // others returns the instances to compare with: those that were not touched, or, if all were, those that have

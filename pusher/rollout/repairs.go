@@ -270,7 +270,7 @@ func (t *step) before(seen Seen) Touch {
 	h := Touch{Instance: seen.Name, Snapshot: t.Rollout.Target, Was: seen.PID, Before: seen.Sample.Past}
 	if s := seen.Sample; !s.At.IsZero() && s.PID == seen.PID && seen.Running == t.Good && !t.Good.IsZero() {
 		h.Asked, h.Age = s.At, s.Age
-		h.Down = slices.Concat(s.Down, s.Flapped)
+		h.Down = slices.DeleteFunc(slices.Concat(s.Down, s.Flapped), t.unknown)
 		slices.Sort(h.Down)
 		h.Down = slices.Compact(h.Down)
 	}

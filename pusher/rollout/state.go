@@ -129,6 +129,8 @@ type Touch struct {
 	Down  []string      `json:"down,omitempty"`
 	// Shaky is set if a worker of the instance died shortly before.
 	Shaky bool `json:"shaky,omitempty"`
+	// Late is set if the instance did not take the snapshot within the deadline, and the rollout went on without it.
+	Late bool `json:"late,omitempty"`
 	// Found is set if the instance had the snapshot before anything was pushed to it.
 	Found bool `json:"found,omitempty"`
 	// Lost is since when the instance is unreachable, zero if it is reachable.

@@ -183,6 +183,9 @@ func (s *Secret) Save(ctx context.Context, state []byte) error {
 // finds a higher term than its own on an instance: if the pusher still has the state, that term is from
 // before the Secret was made again.
 func (s *Secret) Raise(ctx context.Context, above int64) (term int64, err error) {
+	if above >= maxTerm {
+		return s.term, s.failed("raise the term of", fmt.Errorf("no pusher had term %d", above))
+	}
 	term = max(s.term, above) + 1
 	s.tried = term
 	err = s.change(ctx, "raise the term of", func(next *corev1.Secret) { next.Data = with(next, term, s.holder).Data })
@@ -294,6 +297,9 @@ const (
 	keySecrets  = "secrets.json" // in the other Secret
 )
 
+// maxTerm is more than the terms of all pushers ever add up to.
+const maxTerm = 1 << 53
+
 // largest is how many bytes a Secret takes, with some to spare for its other keys.
 const largest = 1<<20 - 16<<10
 
@@ -336,8 +342,8 @@ func termOf(s *corev1.Secret) (int64, error) {
 		return 0, nil
 	}
 	term, err := strconv.ParseInt(string(text), 10, 64)
-	if err != nil || term < 0 {
-		return 0, fmt.Errorf("it is no state of a pusher: its key %s is %q", keyTerm, text)
+	if err != nil || term < 0 || term > maxTerm {
+		return 0, fmt.Errorf("it is no state of a pusher: its key %s is %.50q", keyTerm, text)
 	}
 	return term, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"os"
 	"strings"
@@ -130,6 +131,25 @@ func TestTheStateIsOnesAtATime(t *testing.T) {
 	p.wantState("second")
 	p.save(two, "third")
 	p.wantState("third")
+}
+
+// A pusher that can read the state leaves one that others can read.
+func TestNoTermIsTheLast(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	one := p.pusher("one")
+	p.take(one)
+	if term, err := one.Raise(t.Context(), math.MaxInt64); err == nil || term != 1 {
+		t.Errorf("raised to %d: %v", term, err)
+	}
+	p.save(one, "first")
+	if got := p.take(p.pusher("two")); got.Term != 2 || string(got.State) != "first" {
+		t.Errorf("the successor gets %+v", got)
+	}
+	p.edit(func(s *corev1.Secret) { s.Data["term"] = []byte("9223372036854775807") })
+	if _, err := p.pusher("three").Take(t.Context(), made("another")); err == nil || !strings.Contains(err.Error(), `its key term is "9223372036854775807"`) {
+		t.Errorf("taken with the last term: %v", err)
+	}
 }
 
 // If several pushers take the state at once, each gets a term of its own, and one keeps it.

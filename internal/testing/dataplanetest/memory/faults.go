@@ -168,6 +168,9 @@ func (f *Instance) ByHand(verb string, args []string) {
 	case "edit": // which the API takes for a version more
 		f.Disk = edited(f.Disk, args[0], args[1])
 		f.Memory++
+	case "term": // in which the file claims to be written
+		f.Disk = termLine.ReplaceAllString(f.Disk, "# hapsnap term "+args[0])
+		f.Memory++
 	case "put":
 		f.Files[args[0]] = "of somebody else"
 	case "remove":
@@ -204,6 +207,8 @@ func (f *Instance) ByHand(verb string, args []string) {
 		}
 	}
 }
+
+var termLine = regexp.MustCompile(`(?m)^# hapsnap term \d+$`)
 
 var versionLine = regexp.MustCompile(`^# _version=\d+\n`)
 
