@@ -26,6 +26,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
+	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
 // Bindings joins the snapshots in use with live data, and caches what does not change with every
@@ -61,6 +62,8 @@ type Bindings struct {
 	copied bool
 	// refusals decides which recorded endpoints are refused.
 	refusals Refusals
+	// crowded are the live endpoints for which no slot is left.
+	crowded RefusedEndpoints
 	// read reports whether the endpoints of a namespace are known. If it is nil, those of all
 	// namespaces are.
 	read func(namespace string) bool
@@ -95,7 +98,7 @@ type Node struct {
 // New returns bindings that begin with the slots which the previous pusher assigned.
 func New(slots bind.Slots, from Source, r Refusals) *Bindings {
 	return &Bindings{
-		slots: slots, from: from, refusals: r, changed: map[snapshots.ServicePort]bool{},
+		slots: slots, from: from, refusals: r, crowded: RefusedEndpoints{}, changed: map[snapshots.ServicePort]bool{},
 		moved:    map[string]time.Time{},
 		prepared: map[snapshots.ID]Prepared{}, nodes: map[nodeKey]Node{},
 	}
@@ -402,7 +405,8 @@ func (b *Bindings) nextDrain(now time.Time) time.Time {
 // assignAll assigns the slots of all directives.
 func (b *Bindings) assignAll(now time.Time, drain time.Duration) bool {
 	b.stale, b.changed = false, map[snapshots.ServicePort]bool{}
-	next, _ := bind.AssignSlots(b.slots, b.assignable(b.directives()), b.live.Endpoints, now, drain)
+	clear(b.crowded)
+	next := b.assigned(b.assignable(b.directives()), now, drain)
 	if !maps.EqualFunc(b.slots, next, func(x, y []bind.Slot) bool { return len(x) == len(y) }) {
 		b.shapes++
 	}
@@ -433,7 +437,8 @@ func (b *Bindings) assignAll(now time.Time, drain time.Duration) bool {
 // assignSome assigns the slots of the directives that join some Services.
 func (b *Bindings) assignSome(services map[snapshots.ServicePort]bool, now time.Time, drain time.Duration) bool {
 	directives := b.assignable(b.joining(services))
-	next, _ := bind.AssignSlots(b.slots, directives, b.live.Endpoints, now, drain)
+	maps.DeleteFunc(b.crowded, func(port snapshots.ServicePort, _ []live.Refused) bool { return services[port] })
+	next := b.assigned(directives, now, drain)
 	changed, grown := false, false
 	for _, d := range directives {
 		old, group := b.slots[d.Key()], next[d.Key()]
@@ -462,6 +467,32 @@ func (b *Bindings) assignSome(services map[snapshots.ServicePort]bool, now time.
 		b.prepared[id] = p
 	}
 	return true
+}
+
+// assigned returns the table with slots for the endpoints of some directives. No snapshot in use gets more than it may have.
+func (b *Bindings) assigned(directives []bind.Directive, now time.Time, drain time.Duration) bind.Slots {
+	next, grown := bind.AssignSlots(b.slots, directives, b.live.Endpoints, now, drain)
+	if len(grown) == 0 && len(next) == len(b.slots) {
+		return next
+	}
+	room := bind.Room{}
+	for _, p := range b.prepared {
+		if p.Recorded {
+			continue
+		}
+		for namespace, n := range p.room(b.slots, next) {
+			if most, limited := room[namespace]; !limited || n < most {
+				room[namespace] = n
+			}
+		}
+	}
+	if len(room) == 0 {
+		return next
+	}
+	next, _ = room.AssignSlots(b.slots, directives, b.live.Endpoints, now, drain)
+	limited := slices.DeleteFunc(slices.Clone(directives), func(d bind.Directive) bool { _, is := room[d.Service.Namespace]; return !is })
+	noteCrowded(b.crowded, limited, next, b.live.Endpoints)
+	return next
 }
 
 // directives returns the directives of all snapshots in use. If several snapshots have a backend in
@@ -517,6 +548,7 @@ func (b *Bindings) Prune() {
 	maps.DeleteFunc(next, func(k bind.SlotKey, _ []bind.Slot) bool { return !used[k] })
 	if len(next) < len(b.slots) {
 		b.takeSlots(next)
+		b.stale = b.stale || len(b.crowded) > 0 // there may be room
 	}
 }
 

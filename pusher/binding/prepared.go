@@ -57,13 +57,14 @@ type ofConfig struct {
 	Dynamic       map[string]dataplane.DynamicServer // by backend, see [push.DynamicServers]
 	HardStopAfter time.Duration                      // see [rollout.Seen.HardStopAfter]
 	listeners     []listener                         // where HAProxy listens
+	mostServers   int                                // see [Crowd]; 0 for any number
 	byService     map[snapshots.ServicePort][]int    // by Service, the directives that get its endpoints
 	Namespaces    map[string]string                  // by backend, that of its endpoints
 	unreadable    error
 }
 
 func readConfig(config []byte) ofConfig {
-	c := ofConfig{HardStopAfter: hardStopAfter(config), listeners: listenersOf(config)}
+	c := ofConfig{HardStopAfter: hardStopAfter(config), listeners: listenersOf(config), mostServers: mostServers(config)}
 	if c.Directives, c.unreadable = bind.Directives(config); c.unreadable != nil {
 		return c
 	}
@@ -112,6 +113,10 @@ func prepare(s snapshots.Snapshot, c ofConfig, recorded bool, r *Refusals) Prepa
 	}
 	endpoints, p.refused = r.recorded(endpoints)
 	p.Slots, _ = bind.AssignSlots(bind.Slots{}, p.Directives, endpoints, time.Time{}, 0)
+	if room := p.room(bind.Slots{}, p.Slots); room != nil {
+		p.Slots, _ = room.AssignSlots(bind.Slots{}, p.Directives, endpoints, time.Time{}, 0)
+		noteCrowded(p.refused, p.Directives, p.Slots, endpoints)
+	}
 	p.Servers, p.Err = bind.Servers(p.Directives, p.Slots)
 	return p
 }

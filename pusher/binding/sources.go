@@ -227,6 +227,9 @@ func (s *Sources) ownAddresses(places map[string]Place) map[netip.AddrPort]strin
 // Refused returns all refused endpoints, those of live data and those recorded in snapshots in use.
 func (s *Sources) Refused() RefusedEndpoints {
 	all := maps.Clone(s.refusals.refused)
+	for port, refused := range s.bindings.crowded {
+		all[port] = slices.Concat(all[port], refused)
+	}
 	for _, id := range slices.SortedFunc(maps.Keys(s.bindings.prepared), snapshots.ID.Compare) {
 		maps.Copy(all, s.bindings.prepared[id].refused)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +31,16 @@ import (
 // rollout. A caller that knows which endpoints have changed may give only their directives
 // and their groups, and pays only for these. Groups never shrink; see [Compact].
 func AssignSlots(table Slots, directives []Directive, endpoints map[snapshots.ServicePort][]snapshots.Endpoint, now time.Time, drainFor time.Duration) (next Slots, grown []SlotKey) {
+	return Room(nil).AssignSlots(table, directives, endpoints, now, drainFor)
+}
+
+// Room is to how many slots a group of a namespace may grow. The groups of namespaces that it does not name may grow to any
+// number.
+type Room map[string]int
+
+// AssignSlots is the function of that name, but groups grow no further than there is room. A new group gets one slot at
+// least. Endpoints that find no slot are left out; those that have one keep it.
+func (r Room) AssignSlots(table Slots, directives []Directive, endpoints map[snapshots.ServicePort][]snapshots.Endpoint, now time.Time, drainFor time.Duration) (next Slots, grown []SlotKey) {
 	next = maps.Clone(table)
 	if next == nil {
 		next = make(Slots, len(directives))
@@ -43,7 +54,11 @@ func AssignSlots(table Slots, directives []Directive, endpoints map[snapshots.Se
 		}
 		done[key] = true
 		old, known := next[key]
-		group := assignGroup(slices.Clone(old), endpoints[d.Service], least[key], now, drainFor)
+		most := math.MaxInt
+		if room, limited := r[d.Service.Namespace]; limited {
+			most = max(1, len(old), room)
+		}
+		group := assignGroup(slices.Clone(old), endpoints[d.Service], least[key], most, now, drainFor)
 		if known && len(group) > len(old) {
 			grown = append(grown, key)
 		}
@@ -86,8 +101,9 @@ func leastSlots(directives []Directive) map[SlotKey]int {
 // groupSize is how many slots a group gets for n endpoints.
 func groupSize(n, least int) int { return max(n+2, n+(n+3)/4, least) }
 
-// assignGroup is AssignSlots for the slots of one directive. It changes old, which must be the caller's copy.
-func assignGroup(old []Slot, endpoints []snapshots.Endpoint, least int, now time.Time, drainFor time.Duration) []Slot {
+// assignGroup is AssignSlots for the slots of one directive, of which there may be so many at most. It changes old, which
+// must be the caller's copy.
+func assignGroup(old []Slot, endpoints []snapshots.Endpoint, least, most int, now time.Time, drainFor time.Duration) []Slot {
 	present := slices.SortedFunc(slices.Values(endpoints), func(a, b snapshots.Endpoint) int {
 		return cmp.Or(a.Compare(b), compareBool(a.Draining, b.Draining))
 	})
@@ -100,17 +116,17 @@ func assignGroup(old []Slot, endpoints []snapshots.Endpoint, least int, now time
 	arriving := keepSlots(old, present, until, now)
 	group := old
 	if group == nil {
-		group = spareSlots(nil, groupSize(len(present), least))
+		group = spareSlots(nil, min(groupSize(len(present), least), most))
 	}
-	group = spareSlots(group, least)
+	group = spareSlots(group, min(least, most))
 	for _, e := range arriving {
 		at := freeSlot(group, e)
-		if at < 0 && e.Draining {
+		if at < 0 && (e.Draining || len(group) >= most) {
 			continue
 		}
 		if at < 0 {
 			at = len(group)
-			group = spareSlots(group, groupSize(len(present), least))
+			group = spareSlots(group, min(groupSize(len(present), least), most))
 		}
 		group[at] = Slot{Address: e.Address, Port: e.Port, State: stateOf(e)}
 	}
@@ -307,7 +323,7 @@ func (b *Binder) Placeholder(s snapshots.Snapshot) (Slots, error) {
 	for key, n := range least {
 		group, made := groups[n]
 		if !made {
-			group = assignGroup(nil, nil, n, time.Time{}, 0)
+			group = assignGroup(nil, nil, n, math.MaxInt, time.Time{}, 0)
 			groups[n] = group
 		}
 		slots[key] = group
