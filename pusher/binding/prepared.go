@@ -57,7 +57,7 @@ type ofConfig struct {
 	Dynamic       map[string]dataplane.DynamicServer // by backend, see [push.DynamicServers]
 	HardStopAfter time.Duration                      // see [rollout.Seen.HardStopAfter]
 	listeners     []listener                         // where HAProxy listens
-	mostServers   int                                // see [Crowd]; 0 for any number
+	mostServers   int                                // 0 for any number, see crowd.go
 	byService     map[snapshots.ServicePort][]int    // by Service, the directives that get its endpoints
 	Namespaces    map[string]string                  // by backend, that of its endpoints
 	unreadable    error
