@@ -85,12 +85,11 @@ func start(t *testing.T, dir string, change ...func(*Options)) *Server {
 		// A program that another test starts has a copy of the closed listener until its exec, and the kernel accepts
 		// connections for it.
 		await(t, "the listener is closed", func() error {
-			c, err := net.Dial("tcp", s.Address())
-			if err != nil {
-				return nil
+			if c, err := net.Dial("tcp", s.Address()); err == nil {
+				c.Close()
+				return errors.New("a connection is accepted")
 			}
-			c.Close()
-			return errors.New("a connection is accepted")
+			return nil
 		})
 	})
 	return s
