@@ -88,7 +88,7 @@ func (f *sourceFlags) add(cmd *cobra.Command) {
 // addHow declares the flags that say how manifests are compiled.
 func (f *sourceFlags) addHow(cmd *cobra.Command) {
 	flags, d := cmd.Flags(), config.Default()
-	once(flags, &f.templates, "templates", "", "one directory has all templates that are not shipped", "directory of templates, which replace shipped templates of the same name or add to them")
+	process.Once(flags, &f.templates, "templates", "", "one directory has all templates that are not shipped", "directory of templates, which replace shipped templates of the same name or add to them")
 	addConfig(flags, &f.config, "file with a CompilerConfig; flags win over it")
 	flags.StringVar(&f.haproxy, "haproxy", "haproxy", "name or path of the haproxy that checks configurations, 2.6 or later")
 	flags.StringVar(&f.ingressClass, "ingress-class", d.IngressClass, "class of the Ingresses to compile")

@@ -2,10 +2,7 @@ package cli
 
 import (
 	"cmp"
-	"fmt"
-	"net"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,47 +13,14 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
-// onceFlag is a flag with a path that has no use for a second one. Who gives it twice means both, as with kubectl and Helm, and
-// the last one alone would count: everything of the other one would be gone.
-type onceFlag struct {
-	to      *string
-	given   bool
-	instead string // what to do where there are two
-}
-
-// once declares a flag that takes one path. A letter is its shorthand.
-func once(flags *pflag.FlagSet, to *string, name, letter, instead, usage string) {
-	flags.VarP(&onceFlag{to: to, instead: instead}, name, letter, usage)
-}
-
-// String returns the path.
-func (f *onceFlag) String() string {
-	if f.to == nil {
-		return ""
-	}
-	return *f.to
-}
-
-// Type is the word for the value in help texts.
-func (f *onceFlag) Type() string { return "string" }
-
-// Set takes a path, and no other one after it.
-func (f *onceFlag) Set(path string) error {
-	if f.given && path != *f.to {
-		return fmt.Errorf("%q is named already: %s", *f.to, f.instead)
-	}
-	*f.to, f.given = path, true
-	return nil
-}
-
 // addInput declares -f and --filename.
 func addInput(cmd *cobra.Command, to *string, usage string) {
-	once(cmd.Flags(), to, "filename", "f", "name one directory that holds both", usage)
+	process.Once(cmd.Flags(), to, "filename", "f", "name one directory that holds both", usage)
 }
 
 // addConfig declares --config.
 func addConfig(flags *pflag.FlagSet, to *string, usage string) {
-	once(flags, to, "config", "", "one file has all of the configuration", usage)
+	process.Once(flags, to, "config", "", "one file has all of the configuration", usage)
 }
 
 // fieldsOfFlags are the fields of the configuration that flags override.
@@ -79,13 +43,7 @@ func faultOfFlag(flags *pflag.FlagSet, fault field.Error) error {
 
 // checkAddress returns a usage error for an address that cannot be one, whatever listens there. None is fine.
 func checkAddress(flag, address string) error {
-	_, port, err := net.SplitHostPort(address)
-	n, notNumber := strconv.Atoi(port) // a port may have a name
-	valid := err == nil && (notNumber != nil || n >= 0 && n <= 65535)
-	if address != "" && !valid {
-		return process.WithHint(process.Usage("--%s: %q is not HOST:PORT", flag, address), "write it with a port and without http://, such as localhost:8080, or :8080 for all addresses of this host")
-	}
-	return nil
+	return process.CheckAddress(flag, address, "HOST:PORT", "localhost:8080, or :8080 for all addresses of this host")
 }
 
 // checkName returns a usage error for what Kubernetes takes for no name of an object. None is fine.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"regexp"
 	"slices"
@@ -64,6 +65,50 @@ func (f *durationFlag) Set(text string) error {
 func DurationVar(flags *pflag.FlagSet, to *time.Duration, name string, otherwise time.Duration, usage string) {
 	*to = otherwise
 	flags.Var((*durationFlag)(to), name, usage)
+}
+
+// onceFlag is a flag with a path that has no use for a second one. Who gives it twice means both, as with kubectl and Helm, and
+// the last one alone would count: everything of the other one would be gone.
+type onceFlag struct {
+	to      *string
+	given   bool
+	instead string // what to do where there are two
+}
+
+func (f *onceFlag) Type() string { return "string" }
+
+func (f *onceFlag) String() string {
+	if f.to == nil {
+		return ""
+	}
+	return *f.to
+}
+
+// Set takes a path, and no other one after it.
+func (f *onceFlag) Set(path string) error {
+	if f.given && path != *f.to {
+		return fmt.Errorf("%q is named already: %s", *f.to, f.instead)
+	}
+	*f.to, f.given = path, true
+	return nil
+}
+
+// Once declares a flag that takes one path, and refuses another one. A letter is its shorthand, "" for none. Instead says what
+// to do where there are two.
+func Once(flags *pflag.FlagSet, to *string, name, letter, instead, usage string) {
+	flags.VarP(&onceFlag{to: to, instead: instead}, name, letter, usage)
+}
+
+// CheckAddress returns a usage error for an address without a port, or with one that nobody can have. None is fine. The form says
+// what the flag takes, such as HOST:PORT, and example is such an address.
+func CheckAddress(flag, address, form, example string) error {
+	_, port, err := net.SplitHostPort(address)
+	n, notNumber := strconv.Atoi(port) // a port may have a name
+	valid := err == nil && (notNumber != nil || n >= 0 && n <= 65535)
+	if address != "" && !valid {
+		return WithHint(Usage("--%s: %q is not %s", flag, address, form), "write it with a port and without http://, such as "+example)
+	}
+	return nil
 }
 
 // ParseTime reads a time in the past, as people write it: RFC 3339, a date with or without a time of day, today

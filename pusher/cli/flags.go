@@ -2,9 +2,7 @@ package cli
 
 import (
 	"fmt"
-	"net"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -13,48 +11,9 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 )
 
-// onceFlag is a flag with a path that has no use for a second one. Who gives it twice means both, as with kubectl and Helm, and
-// the last one alone would count: everything of the other one would be gone.
-type onceFlag struct {
-	to      *string
-	given   bool
-	instead string // what to do where there are two
-}
-
-// once declares a flag that takes one path.
-func once(flags *pflag.FlagSet, to *string, name, instead, usage string) {
-	flags.Var(&onceFlag{to: to, instead: instead}, name, usage)
-}
-
-// String returns the path.
-func (f *onceFlag) String() string {
-	if f.to == nil {
-		return ""
-	}
-	return *f.to
-}
-
-// Type is the word for the value in help texts.
-func (f *onceFlag) Type() string { return "string" }
-
-// Set takes a path, and no other one after it.
-func (f *onceFlag) Set(path string) error {
-	if f.given && path != *f.to {
-		return fmt.Errorf("%q is named already: %s", *f.to, f.instead)
-	}
-	*f.to, f.given = path, true
-	return nil
-}
-
 // CheckAddress returns a usage error for an address that cannot be one, whatever listens there. None is fine.
 func CheckAddress(flag, address string) error {
-	_, port, err := net.SplitHostPort(address)
-	n, notNumber := strconv.Atoi(port) // a port may have a name
-	valid := err == nil && (notNumber != nil || n >= 0 && n <= 65535)
-	if address != "" && !valid {
-		return process.WithHint(process.Usage("--%s: %q is not HOST:PORT", flag, address), "write it with a port and without http://, such as localhost:8081, or :8081 for all addresses of this host")
-	}
-	return nil
+	return process.CheckAddress(flag, address, "HOST:PORT", "localhost:8081, or :8081 for all addresses of this host")
 }
 
 // checkFleetFile returns a usage error for a directory in place of the file with the Fleet: all manifests in it would be
@@ -87,5 +46,5 @@ func checkReadable(flag, path string) error {
 
 // addFleet declares --instances.
 func addFleet(flags *pflag.FlagSet, to *string, usage string) {
-	once(flags, to, "instances", "one file has all instances of a fleet", usage)
+	process.Once(flags, to, "instances", "", "one file has all instances of a fleet", usage)
 }

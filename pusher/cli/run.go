@@ -82,7 +82,7 @@ A store is one of
 	flags, o := cmd.Flags(), &f.options
 	addFleet(flags, &o.Fleet, "file that lists the instances (required)")
 	flags.StringSliceVar(&o.MakeCredentials, "make-credentials", nil, "Secrets that the Fleet names for its pods, for their password or for the authority of their certificate, that the pusher fills if they have no data, and renews. Others are never written")
-	once(flags, &o.Live, "live", "one directory has all manifests", "directory with manifests of EndpointSlices and Secrets, instead of a cluster")
+	process.Once(flags, &o.Live, "live", "", "one directory has all manifests", "directory with manifests of EndpointSlices and Secrets, instead of a cluster")
 	flags.BoolVar(&f.allNamespaces, "all-namespaces", false, "watch the EndpointSlices of all namespaces of the cluster at once, instead of each namespace that snapshots name")
 	flags.StringSliceVar(&f.refuse, "refuse-endpoints", []string{"default"}, "networks that no EndpointSlice may name. default stands for this host, link-local, multicast, the metadata services of clouds and the API server's Service, in every form. none allows all, also the addresses where the instances listen. Without the flag EndpointSlices of a cluster may not name those of default, and manifests may name all but the addresses where the instances listen")
 	flags.StringSliceVar(&f.allow, "allow-endpoints", nil, "networks that EndpointSlices may name although --refuse-endpoints has them")

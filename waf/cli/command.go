@@ -138,11 +138,11 @@ func (f *runFlags) check() (fs.FileMode, error) {
 	case f.options.Grace <= 0:
 		return 0, process.Usage("--grace=%s: the duration must be more than zero", f.options.Grace)
 	}
-	if err := checkAddress("metrics-address", f.address, "HOST:PORT"); err != nil {
+	if err := process.CheckAddress("metrics-address", f.address, "HOST:PORT", ":8080"); err != nil {
 		return 0, err
 	}
 	if path, isUnix := strings.CutPrefix(f.listen, "unix@"); !isUnix {
-		if err := checkAddress("listen", f.listen, "unix@PATH or HOST:PORT"); err != nil {
+		if err := process.CheckAddress("listen", f.listen, "unix@PATH or HOST:PORT", ":8080"); err != nil {
 			return 0, err
 		}
 	} else if path == "" {
@@ -153,17 +153,6 @@ func (f *runFlags) check() (fs.FileMode, error) {
 
 // leastFrame is the smallest --max-frame-size that the command takes, in bytes.
 const leastFrame = 1024
-
-// checkAddress returns a usage error for an address that cannot be one, whatever listens there. None is fine.
-func checkAddress(flag, address, form string) error {
-	_, port, err := net.SplitHostPort(address)
-	n, notNumber := strconv.Atoi(port) // a port may have a name
-	valid := err == nil && (notNumber != nil || n >= 0 && n <= 65535)
-	if address != "" && !valid {
-		return process.WithHint(process.Usage("--%s: %q is not %s", flag, address, form), "write it with a port and without http://, such as :8080")
-	}
-	return nil
-}
 
 // listen opens the address. It replaces the socket of an agent that is gone, but not one that still answers.
 func listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener, error) {
