@@ -26,7 +26,7 @@ func manyNames(in Input, model routing.Model) (out []render.Fault) {
 				continue
 			}
 			for _, o := range b.Origins {
-				if !isRoutingKind(o.Object.Kind) && o.Object.Kind != "Service" {
+				if !o.Routes() && o.Object.Kind != "Service" {
 					continue
 				}
 				if of[o.Object] == nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/fair"
 	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -78,7 +79,7 @@ func countFewer(backends []routing.Backend, limits config.Limits, born func() ma
 		sizes = append(sizes, c.each*len(c.backends))
 	}
 	if most := limits.CountedClients; most > 0 {
-		share := diag.Allowance(sizes, most)
+		share := fair.Allowance(sizes, most)
 		for _, c := range spaces {
 			c.shrink(share, limitOfAll, most)
 		}
@@ -246,7 +247,7 @@ func crowded(in Input, a render.Artifact, model routing.Model) []render.Fault {
 	for _, l := range model.Listeners {
 		ask(l.ServerNames, l.Clients)
 	}
-	share := diag.Allowance(slices.Collect(maps.Values(all)), roomForReferences)
+	share := fair.Allowance(slices.Collect(maps.Values(all)), roomForReferences)
 	ages := born(in.Objects)
 	oldest := slices.SortedFunc(maps.Keys(users), func(a, b diag.Object) int {
 		return cmp.Or(ages[a].Compare(ages[b]), a.Compare(b))
@@ -298,7 +299,7 @@ func withFewerNames(references []snapshots.CertificateRef, mode snapshots.Certif
 			sizes[i] = sizeOfNames(r.Observed.Names)
 		}
 	}
-	most := diag.Allowance(sizes, max(0, min(room, roomForNames)))
+	most := fair.Allowance(sizes, max(0, min(room, roomForNames)))
 	out := slices.Clone(references)
 	for i, r := range out {
 		if sizes[i] > most {
@@ -339,7 +340,7 @@ func withoutSome(left []snapshots.Quarantined) []snapshots.Quarantined {
 		out[i].Reason = process.Shorten(q.Reason, mostReason)
 		sizes[q.Namespace] += sizeOf(out[i])
 	}
-	most := diag.Allowance(slices.Collect(maps.Values(sizes)), roomForLeftOut)
+	most := fair.Allowance(slices.Collect(maps.Values(sizes)), roomForLeftOut)
 	used, omitted := map[string]int{}, map[string]int{}
 	out = slices.DeleteFunc(out, func(q snapshots.Quarantined) bool {
 		used[q.Namespace] += sizeOf(q)

@@ -12,6 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/fair"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -141,7 +142,7 @@ func (r room) users(a render.Artifact) (users map[diag.Object]int, all map[strin
 			if r.compressed {
 				texts[namespace] = append(texts[namespace], line...)
 			}
-			if isRoutingKind(o.Object.Kind) || o.Object.Kind == "Service" {
+			if o.Routes() || o.Object.Kind == "Service" {
 				users[o.Object] += len(line)
 				origins[o.Object] = o
 			}
@@ -173,23 +174,14 @@ func (r room) share(users map[diag.Object]int, all map[string]int) int {
 			most -= size
 		}
 	}
-	return diag.Allowance(sizes, max(most, r.most/2))
-}
-
-// isRoutingKind reports whether objects of a kind lead requests or connections to Services.
-func isRoutingKind(kind string) bool {
-	switch kind {
-	case "Ingress", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute":
-		return true
-	}
-	return false
+	return fair.Allowance(sizes, max(most, r.most/2))
 }
 
 // payerOf returns the origin, of several, whose namespace has what they wrote: the route, not the Gateway that it is attached to,
 // nor the parameters of its class.
 func payerOf(origins []routing.Origin) routing.Origin {
 	for _, o := range origins {
-		if isRoutingKind(o.Object.Kind) {
+		if o.Routes() {
 			return o
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/internal/fair"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -70,7 +71,7 @@ func (r Report) Within(most int) (Report, error) {
 		sizes[i] = len(text) + len(",")
 		all[f.Namespace] += sizes[i]
 	}
-	share, used := diag.Allowance(slices.Collect(maps.Values(all)), max(0, most)), map[string]int{}
+	share, used := fair.Allowance(slices.Collect(maps.Values(all)), max(0, most)), map[string]int{}
 	for i, f := range r.Found {
 		if used[f.Namespace] += sizes[i]; used[f.Namespace] > share {
 			out.Withheld++

@@ -276,10 +276,10 @@ func owned(a render.Artifact) (of map[string]size, all size) {
 func ownerOf(objects []routing.Origin) string {
 	service, other := "", ""
 	for _, o := range objects {
-		switch o.Object.Kind {
-		case "Ingress", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute":
+		switch {
+		case o.Routes():
 			return o.Object.Namespace
-		case "Service":
+		case o.Object.Kind == "Service":
 			service = cmp.Or(service, o.Object.Namespace)
 		default:
 			other = cmp.Or(other, o.Object.Namespace)

@@ -80,21 +80,3 @@ func TestHasErrors(t *testing.T) {
 		t.Error("only an Error is an error")
 	}
 }
-
-func TestAllowance(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		sizes []int
-		all   int
-		want  int
-	}{
-		{nil, 10, 0},
-		{[]int{3, 5, 2}, 10, 5},
-		{[]int{3, 6, 2}, 10, 5},
-		{[]int{100, 1, 90}, 21, 10},
-	} {
-		if got := diag.Allowance(c.sizes, c.all); got != c.want {
-			t.Errorf("%v of %d: %d, want %d", c.sizes, c.all, got, c.want)
-		}
-	}
-}

@@ -310,6 +310,15 @@ func (o Origin) Compare(p Origin) int {
 	return cmp.Or(o.Object.Compare(p.Object), o.Position.Compare(p.Position), cmp.Compare(o.Field, p.Field))
 }
 
+// Routes reports whether the object leads requests or connections to Services.
+func (o Origin) Routes() bool {
+	switch o.Object.Kind {
+	case "Ingress", "HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute":
+		return true
+	}
+	return false
+}
+
 // Listener is a port whose connections are routed as wholes, by the host that
 // TLS asks for, without a look at requests.
 //

@@ -6,6 +6,7 @@ import (
 	"sort"
 	"strconv"
 
+	"github.com/hapsnap/hapsnap/internal/fair"
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -57,7 +58,7 @@ func (p *Prepared) room(table, next bind.Slots) bind.Room {
 	if total <= p.mostServers {
 		return nil
 	}
-	most, groups := share(slices.Sorted(maps.Values(wanted)), p.mostServers), map[string][]growth{}
+	most, groups := fair.Allowance(slices.Collect(maps.Values(wanted)), p.mostServers), map[string][]growth{}
 	for _, d := range p.Directives {
 		if namespace := d.Service.Namespace; wanted[namespace] > most {
 			groups[namespace] = append(groups[namespace], growth{len(table[d.Key()]), len(next[d.Key()])})
@@ -82,18 +83,6 @@ func largest(groups []growth, total int) int {
 		}
 		return sum > total
 	})
-}
-
-// share returns how much each may have at most, so that all have no more than the total. Those who want less get what they
-// want. What they want is sorted.
-func share(wanted []int, total int) int {
-	for i, n := range wanted {
-		if n*(len(wanted)-i) > total {
-			return total / (len(wanted) - i)
-		}
-		total -= n
-	}
-	return total
 }
 
 // noteCrowded adds the endpoints of the directives' Services that have no slot.

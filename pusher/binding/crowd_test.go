@@ -3,7 +3,6 @@ package binding
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,28 +108,6 @@ func TestServersOfANamespaceLeaveRoom(t *testing.T) {
 		b, s := start(checks, backends)
 		if has, _ := held(b, s.ID()); has["bad"] != 100*backends || has["good"] != 50 || len(b.crowded) > 0 {
 			t.Errorf("%s: with endpoints: %v, left out: %v", checks, has, b.crowded)
-		}
-	}
-}
-
-// What each may have is never more than all have together, and who wants less has what it wants.
-func TestShare(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		wanted      []int
-		total, most int
-	}{
-		{[]int{1, 2, 100}, 50, 47},
-		{[]int{1, 100, 100}, 51, 25},
-		{[]int{100}, 10, 10},
-		{[]int{10, 10, 10}, 9, 3},
-	} {
-		got, sum := share(test.wanted, test.total), 0
-		for _, n := range test.wanted {
-			sum += min(n, got)
-		}
-		if got != test.most || sum > test.total || !slices.IsSorted(test.wanted) {
-			t.Errorf("of %d for %v: %d each, together %d", test.total, test.wanted, got, sum)
 		}
 	}
 }
