@@ -176,12 +176,17 @@ func (l *loop) try(c config.Config, now time.Time) {
 	l.debounce.change(now)
 }
 
+// goBack compiles with the last good configuration again.
+func (l *loop) goBack(now time.Time) {
+	l.Source.Config, l.config.former = *l.config.former, nil
+	l.debounce.change(now)
+}
+
 // refuse goes back to the last good configuration. It does not report known faults again.
 func (l *loop) refuse(found []diag.Diagnostic, now time.Time) {
 	l.config.reread.reset()
 	if l.config.former != nil {
-		l.Source.Config, l.config.former = *l.config.former, nil
-		l.debounce.change(now)
+		l.goBack(now)
 	}
 	l.config.unread, l.config.withdrawn = false, nil
 	l.Status.configured(found, nil, now)
@@ -203,10 +208,10 @@ const withdrawnRetry = 5 * time.Minute
 // crashed, hung or refused everything, or there was no memory. It cannot tell whether the configuration is to blame.
 func (l *loop) withdraw(err error, now time.Time) {
 	withdrawn := l.Source.Config
-	l.Source.Config, l.config.former, l.config.withdrawn = *l.config.former, nil, &withdrawn
+	l.goBack(now)
+	l.config.withdrawn = &withdrawn
 	l.config.reread = retry{at: now.Add(withdrawnRetry)}
 	l.recompile.reset()
-	l.debounce.change(now)
 	l.metrics.reconfigured("refused", true)
 	l.Status.configured(nil, fmt.Errorf("cannot compile with it: %w", err), now)
 	l.Log.Error("cannot compile with the configuration, keeping the old one and trying again", append([]any{"err", err, "in", withdrawnRetry}, hintOf(err)...)...)

@@ -79,13 +79,14 @@ func (d *debounce) quiet() bool { return !d.first.IsZero() && d.first.Sub(d.done
 // begin takes the changes so far as compiled; later ones are new. It returns when
 // the first of them was, zero if there was none.
 func (d *debounce) begin() (first time.Time) {
+	quiet := d.quiet()
 	switch {
-	case d.quiet():
+	case quiet:
 		d.patience = 0
 	case !d.first.IsZero() && !d.afterQuiet:
 		d.patience = min(2*cmp.Or(d.patience, d.interval), d.maxWait)
 	}
-	d.afterQuiet = d.quiet()
+	d.afterQuiet = quiet
 	first = d.first
 	d.first, d.last = time.Time{}, time.Time{}
 	return first
