@@ -38,6 +38,23 @@ func TestNewKeepsPasswordsOutOfErrors(t *testing.T) {
 	}
 }
 
+func TestEntriesThatHAProxyCounts(t *testing.T) {
+	const from = "pattern loaded from file '/maps/a b.map' used by map at file '/etc/haproxy.cfg' line 7. "
+	for description, want := range map[string]int{
+		from + "curr_ver=0 next_ver=0 entry_cnt=12": 12,
+		from + "curr_ver=3 next_ver=3 entry_cnt=0":  0,
+		from + "curr_ver=0 next_ver=1 entry_cnt=12": -1, // another version is being made
+		from + "curr_ver=0 next_ver=0 entry_cnt=-2": -1,
+		from + "curr_ver=0 next_ver=0 entry_cnt=x":  -1,
+		"pattern loaded from file 'entry_cnt=12":    -1,
+		"":                                          -1,
+	} {
+		if n := entryCount(description); n != want {
+			t.Errorf("%q: %d", description, n)
+		}
+	}
+}
+
 // The exact requests decide what the API does, so they are spelled out.
 func TestRequests(t *testing.T) {
 	action := SetServerAddr("be", "s2", "127.0.0.1", 8401)

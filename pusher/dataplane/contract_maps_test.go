@@ -15,7 +15,7 @@ import (
 // checkMapSurprises loads maps into the worker, and makes calls that do something else than they say.
 func checkMapSurprises(t *testing.T, s *subject) {
 	paths := map[string]string{}
-	for name, content := range map[string]string{"used.map": "/first ant\n", "long.map": "/first ant\n", "bare.map": "/first ant\n/bare\n"} {
+	for name, content := range map[string]string{"used.map": "/first ant\n", "long.map": "/first ant\n", "bare.map": "/first ant\n/bare\n", "both.map": "/first ant\n"} {
 		if err := s.CreateFile(t.Context(), dataplane.Maps, name, []byte(content)); err != nil {
 			t.Fatal(err)
 		}
@@ -23,13 +23,40 @@ func checkMapSurprises(t *testing.T, s *subject) {
 	}
 	s.post(t, s.config("n1", "  use_backend %[path,map("+paths["used.map"]+")] if { path /x }",
 		"  use_backend %[path,map("+paths["long.map"]+")] if { path /y }",
-		"  use_backend %[path,map("+paths["bare.map"]+")] if { path /z }"), dataplane.PostOptions{ForceReload: true})
+		"  use_backend %[path,map("+paths["bare.map"]+")] if { path /z }",
+		"  use_backend %[path,map("+paths["both.map"]+")] if { path,map_beg("+paths["both.map"]+") -m found }"), dataplane.PostOptions{ForceReload: true})
 
 	// HAProxy accepts an entry without a value, and the API cannot read it.
 	s.call(t, http.MethodGet, "/runtime/maps/bare.map/entries", "", 500)
 	s.call(t, http.MethodPut, "/runtime/maps/used.map", "[]", 500)
+	s.checkCounts(t)
 	s.checkKeys(t)
 	s.checkLongPayload(t)
+}
+
+// checkCounts changes a map that two kinds of look-ups use. HAProxy counts each entry twice when it comes, and once when it
+// goes.
+func (s *subject) checkCounts(t *testing.T) {
+	t.Helper()
+	const name = "both.map"
+	if n := s.countEntries(t, name); n != 2 {
+		t.Errorf("HAProxy counts %d", n)
+	}
+	if err := s.AddMapEntries(t.Context(), name, []dataplane.MapEntry{{Key: "/b", Value: "ant"}}); err != nil {
+		t.Error(err)
+	}
+	if e, err := s.MapEntry(t.Context(), name, "/b"); err != nil || e.Value != "ant" {
+		t.Errorf("the entry is %v, %v", e, err)
+	}
+	if n := s.countEntries(t, name); n != 4 {
+		t.Errorf("HAProxy counts %d with one more", n)
+	}
+	if err := s.DeleteMapEntry(t.Context(), name, "/b"); err != nil {
+		t.Error(err)
+	}
+	if n := s.countEntries(t, name); n != 3 {
+		t.Errorf("HAProxy counts %d without it", n)
+	}
 }
 
 // checkKeys uses keys with characters that have a meaning for the API or for HAProxy.

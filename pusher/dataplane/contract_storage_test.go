@@ -323,9 +323,8 @@ func (s *subject) checkMapCalls(t *testing.T) {
 func (s *subject) checkMapClient(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
-	names, err := s.RuntimeMaps(ctx)
-	if err != nil || !slices.Contains(names, "used.map") {
-		t.Errorf("the worker has loaded %q, %v", names, err)
+	if n := s.countEntries(t, "used.map"); n != 0 {
+		t.Errorf("HAProxy counts %d entries of an empty map", n)
 	}
 	if entries, err := s.MapEntries(ctx, "used.map"); err != nil || len(entries) > 0 {
 		t.Errorf("the empty map has %v, %v", entries, err)
@@ -339,14 +338,35 @@ func (s *subject) checkMapClient(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if n := s.countEntries(t, "used.map"); n != 2 {
+		t.Errorf("HAProxy counts %d entries", n)
+	}
+	if e, err := s.MapEntry(ctx, "used.map", "a.example|/x/"); err != nil || e != (dataplane.MapEntry{Key: "a.example|/x/", Value: "zebra"}) {
+		t.Errorf("the entry is %v, %v", e, err)
+	}
 	want := []dataplane.MapEntry{{Key: "a.example|/x/", Value: "zebra"}, {Key: "c", Value: "ant"}}
 	if entries, err := s.MapEntries(ctx, "used.map"); err != nil || !slices.Equal(entries, want) {
 		t.Errorf("the map has %v, %v", entries, err)
 	}
 	wantError(t, s.SetMapEntry(ctx, "used.map", "none", "ant"), dataplane.ErrNotFound)
 	wantError(t, s.DeleteMapEntry(ctx, "used.map", "none"), dataplane.ErrNotFound)
-	_, err = s.MapEntries(ctx, "none.map")
+	_, err := s.MapEntries(ctx, "none.map")
 	wantError(t, err, dataplane.ErrNotFound)
+	for _, at := range [][2]string{{"used.map", "b"}, {"none.map", "c"}} {
+		_, err = s.MapEntry(ctx, at[0], at[1])
+		wantError(t, err, dataplane.ErrNotFound)
+	}
+}
+
+// countEntries returns how many entries of a map HAProxy counts.
+func (s *subject) countEntries(t *testing.T, name string) int {
+	t.Helper()
+	maps, err := s.RuntimeMaps(t.Context())
+	at := slices.IndexFunc(maps, func(m dataplane.RuntimeMap) bool { return m.Name == name })
+	if err != nil || at < 0 {
+		t.Fatalf("the worker has loaded %v, %v", maps, err)
+	}
+	return maps[at].Entries
 }
 
 func certificate(t *testing.T, name string, serial int64) []byte {

@@ -297,17 +297,46 @@ type MapEntry struct {
 	Value string `json:"value"`
 }
 
-// RuntimeMaps returns the base names of the maps that the worker loaded from the API's folder of maps.
-func (c *Client) RuntimeMaps(ctx context.Context) ([]string, error) {
-	var bodies []struct{ File string }
+// RuntimeMap is a map that the running worker has loaded.
+type RuntimeMap struct {
+	// Name is the base name of its file.
+	Name string
+	// Entries is how many entries HAProxy counts, -1 if the API does not say so. An entry counts once for
+	// each kind of look-up that uses the map when it is added, such as map_str and map_beg, and is taken
+	// off once when it is deleted.
+	Entries int
+}
+
+// RuntimeMaps returns the maps that the worker loaded from the API's folder of maps.
+func (c *Client) RuntimeMaps(ctx context.Context) ([]RuntimeMap, error) {
+	var bodies []struct{ File, Description string }
 	if _, err := c.getJSON(ctx, "list runtime maps", runtimePath+"maps", &bodies); err != nil {
 		return nil, err
 	}
-	names := make([]string, 0, len(bodies))
+	maps := make([]RuntimeMap, 0, len(bodies))
 	for _, b := range bodies {
-		names = append(names, path.Base(b.File))
+		maps = append(maps, RuntimeMap{path.Base(b.File), entryCount(b.Description)})
 	}
-	return names, nil
+	return maps, nil
+}
+
+// entryCount returns how many entries of a map HAProxy counts, by what it says at the end of the map's
+// description: "curr_ver=0 next_ver=0 entry_cnt=3". It returns -1 if that is not there, or if a next version
+// of the map is being made, whose entries count as well.
+func entryCount(description string) int {
+	words := strings.Fields(description)
+	if len(words) < 3 {
+		return -1
+	}
+	last := words[len(words)-3:]
+	current, ok1 := strings.CutPrefix(last[0], "curr_ver=")
+	next, ok2 := strings.CutPrefix(last[1], "next_ver=")
+	count, ok3 := strings.CutPrefix(last[2], "entry_cnt=")
+	n, err := strconv.Atoi(count)
+	if !ok1 || !ok2 || !ok3 || current != next || err != nil || n < 0 {
+		return -1
+	}
+	return n
 }
 
 // MapEntries returns the entries of a map of the worker, in its order. If a value has blanks, the API returns
@@ -316,6 +345,15 @@ func (c *Client) MapEntries(ctx context.Context, name string) ([]MapEntry, error
 	var entries []MapEntry
 	_, err := c.getJSON(ctx, "list map entries", mapPath(name)+"/entries", &entries)
 	return entries, err
+}
+
+// MapEntry returns an entry of a map of the worker. The API looks the key up as a request would be: it returns the
+// first of several entries with the key. The error is ErrNotFound if another entry is found, if the key has a
+// comma or an equals sign, if the value is empty, and also if the worker did not answer.
+func (c *Client) MapEntry(ctx context.Context, name, key string) (MapEntry, error) {
+	var entry MapEntry
+	_, err := c.getSmall(ctx, "get map entry", entryPath(name, key), &entry)
+	return entry, err
 }
 
 // AddMapEntries adds entries to a map of the worker, also if it has entries with these keys. HAProxy gets all

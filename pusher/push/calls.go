@@ -14,6 +14,9 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
+// runtime changes servers and map entries in the running worker, without a reload.
+type runtime struct{ Instance }
+
 // grouped returns changes by backend.
 func grouped(list []change) [][]change {
 	var out [][]change

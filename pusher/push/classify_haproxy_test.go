@@ -189,9 +189,9 @@ func (s *subject) state(t *testing.T, bound bind.Bound) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.Sort(files)
+	slices.SortFunc(files, func(a, b dataplane.RuntimeMap) int { return strings.Compare(a.Name, b.Name) })
 	for _, f := range files {
-		out = append(out, mapState(bind.LogicalMap(f), s.ask(t, "show map "+filepath.Join(s.layout.Maps, f)))...)
+		out = append(out, mapState(bind.LogicalMap(f.Name), s.ask(t, "show map "+filepath.Join(s.layout.Maps, f.Name)))...)
 	}
 	for _, f := range bound.Files {
 		if f.Kind == bind.CertificateFile {

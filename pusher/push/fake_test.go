@@ -46,7 +46,12 @@ type fake struct {
 
 	maps     map[string][]dataplane.MapEntry // of the worker
 	lose     int                             // how many changes of maps have no effect
-	mapsRead int                             // how many times entries of a map were read
+	mapsRead int                             // how many times all entries of a map were read
+
+	loseAt       int  // the change of a map that has no effect, counted from 1
+	unfound      bool // whether no entry is found by its key
+	entriesRead  int  // how many times one was
+	countedTimes int  // how many times the worker counts each entry, 0 for once
 
 	frontends []dataplane.FrontendStatistics
 
@@ -307,8 +312,11 @@ func (f *fake) FrontendStatistics(context.Context) ([]dataplane.FrontendStatisti
 	return f.frontends, nil
 }
 
-func (f *fake) RuntimeMaps(context.Context) ([]string, error) {
-	return slices.Sorted(maps.Keys(f.maps)), nil
+func (f *fake) RuntimeMaps(context.Context) (out []dataplane.RuntimeMap, _ error) {
+	for _, name := range slices.Sorted(maps.Keys(f.maps)) {
+		out = append(out, dataplane.RuntimeMap{Name: name, Entries: len(f.maps[name]) * max(1, f.countedTimes)})
+	}
+	return out, nil
 }
 
 func (f *fake) MapEntries(_ context.Context, name string) ([]dataplane.MapEntry, error) {
@@ -316,11 +324,21 @@ func (f *fake) MapEntries(_ context.Context, name string) ([]dataplane.MapEntry,
 	return f.maps[name], nil
 }
 
+func (f *fake) MapEntry(_ context.Context, name, key string) (dataplane.MapEntry, error) {
+	f.entriesRead++
+	at := slices.IndexFunc(f.maps[name], func(e dataplane.MapEntry) bool { return e.Key == key })
+	if at < 0 || f.unfound {
+		return dataplane.MapEntry{}, classed{dataplane.ErrNotFound}
+	}
+	return f.maps[name][at], nil
+}
+
 // lost records a change of a map, and reports whether it has no effect.
 func (f *fake) lost(format string, args ...any) bool {
 	f.note(format, args...)
 	f.lose--
-	return f.lose >= 0
+	f.loseAt--
+	return f.lose >= 0 || f.loseAt == 0
 }
 
 func (f *fake) AddMapEntries(_ context.Context, name string, entries []dataplane.MapEntry) error {

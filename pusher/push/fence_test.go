@@ -165,7 +165,7 @@ func (f *fake) edited() {
 // readers are the methods of the API that change nothing.
 var readers = map[string]bool{
 	"Raw": true, "Info": true, "RuntimeInfo": true, "Reload": true, "Servers": true, "Files": true, "ReadFile": true,
-	"Certificate": true, "RuntimeCertificate": true, "RuntimeCertificates": true, "RuntimeMaps": true, "MapEntries": true, "Transactions": true, "Process": true,
+	"Certificate": true, "RuntimeCertificate": true, "RuntimeCertificates": true, "RuntimeMaps": true, "MapEntries": true, "MapEntry": true, "Transactions": true, "Process": true,
 	"FrontendStatistics": true,
 }
 

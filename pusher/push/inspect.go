@@ -106,7 +106,7 @@ func (i Instance) inspectMaps(ctx context.Context, want bind.Bound, out *Inspect
 	if len(want.Maps) == 0 || out.Running.Maps != want.Entries {
 		return nil // the next update reads and corrects them
 	}
-	files, err := runtime{i}.loadedMaps(ctx, want.Maps)
+	loaded, err := runtime{i}.loadedMaps(ctx, want.Maps)
 	if errors.Is(err, errUnseen) && out.Running.Info.Loaded == "" {
 		return nil
 	}
@@ -114,11 +114,11 @@ func (i Instance) inspectMaps(ctx context.Context, want bind.Bound, out *Inspect
 		return err
 	}
 	for n, m := range want.Maps {
-		have, err := i.API.MapEntries(ctx, files[n])
+		have, err := i.API.MapEntries(ctx, loaded[n].Name)
 		if err != nil {
 			return err
 		}
-		if c := changeMap(m, files[n], have); c.count() > 0 {
+		if c := changeMap(m, have); c.count() > 0 {
 			out.Running.Maps = ""
 			out.Faults = append(out.Faults, Fault{
 				What: "map " + m.Source, Want: fmt.Sprintf("%d entries of the snapshot", len(m.Entries)),

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -24,85 +22,205 @@ var (
 	errUnseen = fmt.Errorf("%w: the Dataplane API does not know", errMaps)
 )
 
-// setMaps gives the maps of the worker the wanted entries, and reads them back. If the API
-// confirmed an entry that is missing, setMaps sets it once more, and counts it. It returns
-// the files by which the worker names its maps. The error wraps errMaps if the only problem
-// is that entries are missing afterwards.
-func (i runtime) setMaps(ctx context.Context, want []bind.Map) (files []string, lost int, err error) {
-	if len(want) == 0 {
-		return nil, 0, nil
+// mapUpdate gives the maps of a worker the wanted entries. It reads back what it changed.
+//
+// Reading a whole map is a risk where the map is large: HAProxy before 3.3 does not end one or two
+// in a thousand answers of more than 200 kB (its issue 3070). The API then waits for 30 seconds,
+// and every other call for that instance waits with it. So no map is read before a change if it is
+// known what the worker has, and a large map of which a little changed is read back entry by entry,
+// see [mapUpdate.seen].
+type mapUpdate struct {
+	runtime
+	want []bind.Map
+	// known are the entries that the worker has, nil if they have to be read.
+	known []bind.Map
+	// loaded are the wanted maps as the worker names and counts them before the update. It is
+	// nil until the worker was asked.
+	loaded []dataplane.RuntimeMap
+	// made are the last changes, if the API confirmed them.
+	made []mapChange
+	// lost counts the entries that the API confirmed, and that were not as confirmed.
+	lost int
+}
+
+// files returns the files by which the worker names the wanted maps.
+func (u *mapUpdate) files() []string {
+	out := make([]string, 0, len(u.loaded))
+	for _, m := range u.loaded {
+		out = append(out, m.Name)
 	}
-	if files, err = i.loadedMaps(ctx, want); err != nil {
-		return nil, 0, err
+	return out
+}
+
+// load asks the worker for its maps.
+func (u *mapUpdate) load(ctx context.Context) (err error) {
+	if u.loaded == nil && len(u.want) > 0 {
+		u.loaded, err = u.loadedMaps(ctx, u.want)
 	}
-	const tries = 2
-	var trouble error // the error of the last try, after which the content of the maps is not known
-	for try := 0; ; try++ {
-		list, err := i.compareMaps(ctx, want, files)
-		if err != nil || len(list) == 0 {
-			return files, lost, err
-		}
-		if try > 0 && trouble == nil {
-			for _, c := range list {
-				lost += c.count()
-			}
-		}
-		switch {
-		case try == tries && isUncertain(trouble):
-			return files, lost, trouble
-		case try == tries:
-			return files, lost, fmt.Errorf("%w: %s", errMaps, list[0])
-		}
-		trouble = i.changeMaps(ctx, list)
-		if trouble != nil && !isUncertain(trouble) && !errors.Is(trouble, dataplane.ErrNotFound) {
-			return files, lost, trouble // if an entry is not found, somebody else was faster
-		}
-	}
+	return err
 }
 
 // addFirst adds the new entries of the wanted maps to those of the worker. It does so only
 // if the wanted maps differ from the running ones in nothing but new entries. If entries
 // changed or were deleted as well, the worker would run a mix of both snapshots until the
 // file is written. began is set if entries may have been added.
-//
-// If it is known that the worker has the running entries, they are not read: HAProxy before 3.3
-// does not end one or two in a thousand answers of more than 200 kB (its issue 3070), and then
-// the API waits 30 seconds. The entries are read after the change in any case, see setMaps.
-func (i runtime) addFirst(ctx context.Context, want, running []bind.Map, known bool) (began bool, err error) {
-	var grown []bind.Map
-	var list []mapChange
-	for _, m := range want {
-		was := slices.IndexFunc(running, func(r bind.Map) bool { return r.Source == m.Source })
-		if was < 0 {
-			return false, nil
-		}
-		c := changeMap(m, "", entriesOfMap(running[was]))
-		if len(c.set)+len(c.del) > 0 {
-			return false, nil
-		}
-		if len(c.add) > 0 {
-			grown, list = append(grown, m), append(list, c)
-		}
+func (u *mapUpdate) addFirst(ctx context.Context, running []bind.Map) (began bool, err error) {
+	list, err := u.changesFrom(running)
+	if err != nil || len(list) == 0 || slices.ContainsFunc(list, func(c mapChange) bool { return c.calls() > 0 }) {
+		return false, nil //nolint:nilerr // the changes are made later, and then fail
 	}
-	if len(grown) == 0 {
-		return false, nil
-	}
-	files, err := i.loadedMaps(ctx, grown)
-	if err != nil {
+	if err := u.load(ctx); err != nil {
 		return false, err
 	}
-	if !known {
-		if list, err = i.compareMaps(ctx, grown, files); err != nil {
+	if u.known == nil {
+		if list, err = u.compare(ctx, placesOf(list)); err != nil {
 			return false, err
 		}
 	}
 	for n := range list {
 		list[n].set, list[n].del = nil, nil
-		if known {
-			list[n].name = files[n]
+	}
+	return true, u.change(ctx, list)
+}
+
+// set gives the maps of the worker the wanted entries, and reads them back. If the API
+// confirmed an entry that is missing, set sets it once more, and counts it. The error wraps
+// errMaps if the only problem is that entries are missing afterwards.
+func (u *mapUpdate) set(ctx context.Context) error {
+	if err := u.load(ctx); err != nil {
+		return err
+	}
+	doubtful := make([]int, 0, len(u.want)) // places of maps that have to be read
+	for at := range u.want {
+		doubtful = append(doubtful, at)
+	}
+	var trouble error // the error of the last try, after which the content of the maps is not known
+	if u.known != nil {
+		list, err := u.changesFrom(u.known)
+		if err == nil {
+			err = checkCalls(list)
+		}
+		if err != nil {
+			return err
+		}
+		if u.made == nil { // otherwise addFirst made them
+			trouble = u.change(ctx, list)
+		}
+		if isLasting(trouble) {
+			return trouble
+		}
+		doubtful = u.unseen(ctx, placesOf(list))
+	}
+	const tries = 2
+	for try := 0; len(doubtful) > 0; try++ {
+		list, err := u.compare(ctx, doubtful)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		u.lost += inBoth(u.made, list)
+		switch {
+		case try == tries && isUncertain(trouble):
+			return trouble
+		case try == tries:
+			return fmt.Errorf("%w: %s", errMaps, list[0])
+		}
+		if trouble = u.change(ctx, list); isLasting(trouble) {
+			return trouble
+		}
+		doubtful = u.unseen(ctx, placesOf(list))
+	}
+	return nil
+}
+
+// isLasting reports whether another try to change maps would fail the same way. If an entry is not
+// found, somebody else was faster.
+func isLasting(err error) bool {
+	return err != nil && !isUncertain(err) && !errors.Is(err, dataplane.ErrNotFound)
+}
+
+// changesFrom returns the changes from entries to the wanted ones.
+func (u *mapUpdate) changesFrom(entries []bind.Map) (list []mapChange, err error) {
+	for at, m := range u.want {
+		was := slices.IndexFunc(entries, func(e bind.Map) bool { return e.Source == m.Source })
+		if was < 0 {
+			return nil, fmt.Errorf("%w: %s is new", errMaps, m.Source)
+		}
+		if c := changeMap(m, entriesOfMap(entries[was])); c.count() > 0 {
+			c.at = at
+			list = append(list, c)
 		}
 	}
-	return true, i.changeMaps(ctx, list)
+	return list, nil
+}
+
+// compare reads the wanted maps at these places, and returns the changes that bring them to the wanted
+// entries.
+func (u *mapUpdate) compare(ctx context.Context, places []int) (list []mapChange, err error) {
+	for _, at := range places {
+		have, err := u.API.MapEntries(ctx, u.loaded[at].Name)
+		if err != nil {
+			return nil, err
+		}
+		if c := changeMap(u.want[at], have); c.count() > 0 {
+			c.at = at
+			list = append(list, c)
+		}
+	}
+	return list, checkCalls(list)
+}
+
+// change makes changes, and notes them if the API confirms them.
+func (u *mapUpdate) change(ctx context.Context, list []mapChange) error {
+	err := u.changeMaps(ctx, u.files(), list)
+	u.made = nil
+	if err == nil {
+		u.made = list
+	}
+	return err
+}
+
+// unseen returns at which of the places the map is not seen to have the wanted entries.
+func (u *mapUpdate) unseen(ctx context.Context, places []int) []int {
+	if !slices.ContainsFunc(u.made, mapChange.isSmall) {
+		return places
+	}
+	now, err := u.loadedMaps(ctx, u.want)
+	if err != nil {
+		return places
+	}
+	return slices.DeleteFunc(places, func(at int) bool {
+		n := slices.IndexFunc(u.made, func(c mapChange) bool { return c.at == at })
+		return n >= 0 && u.seen(ctx, u.made[n], now[at])
+	})
+}
+
+// seen reports whether the worker is seen to have a map as a change should have left it, without
+// reading the whole map. Before and now, the worker has to count as many entries as the change is from
+// and to. So it has deleted what had to go: that an entry is not found is no proof, since the API says
+// so as well if the worker did not answer. Each entry that was added or set is read. What somebody else
+// changes in other entries is found by the next inspection.
+//
+// If several kinds of look-ups use a map, HAProxy counts each entry several times, so that the map
+// has to be read.
+func (u *mapUpdate) seen(ctx context.Context, c mapChange, now dataplane.RuntimeMap) bool {
+	before := u.loaded[c.at]
+	if !c.isSmall() || before.Name != now.Name || before.Entries != c.from || now.Entries != c.to {
+		return false
+	}
+	for _, e := range slices.Concat(c.add, c.set) {
+		if found, err := u.API.MapEntry(ctx, now.Name, e.Key); err != nil || found != e {
+			return false // the API does not find each key, see [dataplane.Client.MapEntry]
+		}
+	}
+	return true
+}
+
+// setMaps gives the maps of the worker the wanted entries, if it is not known what they have. See
+// [mapUpdate.set].
+func (i runtime) setMaps(ctx context.Context, want []bind.Map) (lost int, err error) {
+	u := mapUpdate{runtime: i, want: want}
+	err = u.set(ctx)
+	return u.lost, err
 }
 
 // entriesOfMap returns the entries of a bound map in the form in which the API reports
@@ -115,40 +233,19 @@ func entriesOfMap(m bind.Map) []dataplane.MapEntry {
 	return out
 }
 
-// loadedMaps returns, for each of the maps, the file from which the worker has loaded it.
-func (i runtime) loadedMaps(ctx context.Context, want []bind.Map) ([]string, error) {
-	names, err := i.API.RuntimeMaps(ctx)
+// loadedMaps returns the maps as the worker has loaded them.
+func (i runtime) loadedMaps(ctx context.Context, want []bind.Map) ([]dataplane.RuntimeMap, error) {
+	list, err := i.API.RuntimeMaps(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]string, 0, len(want))
+	out := make([]dataplane.RuntimeMap, 0, len(want))
 	for _, m := range want {
-		at := slices.IndexFunc(names, func(name string) bool { return "maps/"+bind.LogicalMap(name) == m.Source })
+		at := slices.IndexFunc(list, func(l dataplane.RuntimeMap) bool { return "maps/"+bind.LogicalMap(l.Name) == m.Source })
 		if at < 0 {
 			return nil, fmt.Errorf("%w %s", errUnseen, m.Source)
 		}
-		out = append(out, names[at])
-	}
-	return out, nil
-}
-
-// compareMaps returns the changes that bring the worker's maps to the wanted entries.
-func (i runtime) compareMaps(ctx context.Context, want []bind.Map, files []string) ([]mapChange, error) {
-	var out []mapChange
-	calls := 0
-	for n, m := range want {
-		have, err := i.API.MapEntries(ctx, files[n])
-		if err != nil {
-			return nil, err
-		}
-		c := changeMap(m, files[n], have)
-		if c.count() > 0 {
-			out = append(out, c)
-		}
-		calls += len(c.set) + len(c.del)
-	}
-	if calls > maxMapCalls {
-		return nil, fmt.Errorf("%w: %d entries to be changed one by one", errMaps, calls)
+		out = append(out, list[at])
 	}
 	return out, nil
 }
@@ -157,24 +254,24 @@ func (i runtime) compareMaps(ctx context.Context, want []bind.Map, files []strin
 // the old or the new entry. The configuration names maps in the order in which HAProxy
 // looks them up. A map gets its entries before the maps that are looked up earlier and lead
 // to it.
-func (i runtime) changeMaps(ctx context.Context, list []mapChange) error {
+func (i runtime) changeMaps(ctx context.Context, files []string, list []mapChange) error {
 	for _, c := range slices.Backward(list) {
 		for _, entries := range payloads(c.add) {
-			if err := i.API.AddMapEntries(ctx, c.name, entries); err != nil {
+			if err := i.API.AddMapEntries(ctx, files[c.at], entries); err != nil {
 				return err
 			}
 		}
 	}
 	for _, c := range slices.Backward(list) {
 		for _, e := range c.set {
-			if err := i.API.SetMapEntry(ctx, c.name, e.Key, e.Value); err != nil {
+			if err := i.API.SetMapEntry(ctx, files[c.at], e.Key, e.Value); err != nil {
 				return err
 			}
 		}
 	}
 	for _, c := range list {
 		for _, key := range c.del {
-			if err := i.API.DeleteMapEntry(ctx, c.name, key); err != nil {
+			if err := i.API.DeleteMapEntry(ctx, files[c.at], key); err != nil {
 				return err
 			}
 		}
@@ -184,12 +281,74 @@ func (i runtime) changeMaps(ctx context.Context, list []mapChange) error {
 
 // mapChange gives one map of the worker the wanted entries.
 type mapChange struct {
-	source, name string // its names in the snapshot, and in the worker
-	add, set     []dataplane.MapEntry
-	del          []string
+	at       int    // the place among the wanted maps
+	source   string // its name in the snapshot
+	add, set []dataplane.MapEntry
+	del      []string
+	from, to int // how many entries the map has before and after
 }
 
 func (c mapChange) count() int { return len(c.add) + len(c.set) + len(c.del) }
+
+// calls returns how many entries have to be changed one by one.
+func (c mapChange) calls() int { return len(c.set) + len(c.del) }
+
+func checkCalls(list []mapChange) error {
+	calls := 0
+	for _, c := range list {
+		calls += c.calls()
+	}
+	if calls > maxMapCalls {
+		return fmt.Errorf("%w: %d entries to be changed one by one", errMaps, calls)
+	}
+	return nil
+}
+
+// perEntryRead is how many entries of a map are read in about the time in which one entry is, if the
+// whole map is read.
+const perEntryRead = 100
+
+// isSmall reports whether the entries that a change adds and sets are few among those of the map. They are
+// then read back sooner one by one.
+func (c mapChange) isSmall() bool { return (len(c.add)+len(c.set))*perEntryRead <= c.to }
+
+// keys returns the keys of the entries that are changed.
+func (c mapChange) keys() []string {
+	out := slices.Clone(c.del)
+	for _, e := range slices.Concat(c.add, c.set) {
+		out = append(out, e.Key)
+	}
+	return out
+}
+
+// placesOf returns the places of the maps that are changed.
+func placesOf(list []mapChange) []int {
+	out := make([]int, 0, len(list))
+	for _, c := range list {
+		out = append(out, c.at)
+	}
+	return out
+}
+
+// inBoth counts the entries that are in both of two lists of changes.
+func inBoth(a, b []mapChange) (n int) {
+	for _, c := range b {
+		at := slices.IndexFunc(a, func(o mapChange) bool { return o.at == c.at })
+		if at < 0 {
+			continue
+		}
+		in := map[string]bool{}
+		for _, key := range a[at].keys() {
+			in[key] = true
+		}
+		for _, key := range c.keys() {
+			if in[key] {
+				n++
+			}
+		}
+	}
+	return n
+}
 
 // String names one of the wrong entries.
 func (c mapChange) String() string {
@@ -206,11 +365,11 @@ func (c mapChange) String() string {
 
 // changeMap returns the change from the entries that a map has to the wanted ones. A key
 // may have two entries if both are wanted.
-func changeMap(want bind.Map, name string, have []dataplane.MapEntry) mapChange {
+func changeMap(want bind.Map, have []dataplane.MapEntry) mapChange {
 	if odd := want.OddKeys(); len(odd) > 0 { // only a reload changes these
 		have = slices.DeleteFunc(slices.Clone(have), func(e dataplane.MapEntry) bool { return odd[e.Key] })
 	}
-	out := mapChange{source: want.Source, name: name}
+	out := mapChange{source: want.Source, from: len(have), to: len(want.Entries)}
 	found := make(map[string]string, len(have))
 	wrong := map[string]bool{}
 	for _, e := range have {
@@ -250,284 +409,4 @@ func payloads(entries []dataplane.MapEntry) (out [][]dataplane.MapEntry) {
 		out[len(out)-1] = append(out[len(out)-1], e)
 	}
 	return out
-}
-
-// Before version 3.4, the API changes addresses only when the whole configuration is
-// posted. That takes longer the larger the configuration is. With such an API, a new
-// endpoint is served at once by a dynamic server: HAProxy adds that server to the backend
-// at run time. The next post gives the slot its address, and the dynamic server is deleted.
-// If an endpoint goes, its slot is always drained by a call of its own.
-
-// runtime changes servers and map entries in the running worker, without a reload.
-type runtime struct{ Instance }
-
-// dynamicPrefix begins the names of dynamic servers, and of no other servers. Slots are
-// named s1, s2 and so on.
-const dynamicPrefix = "hapsnap-"
-
-// isDynamic reports, by its name, whether a server of a worker is a dynamic server of this
-// package.
-func isDynamic(server string) bool { return strings.HasPrefix(server, dynamicPrefix) }
-
-// Dynamic is a server that was added to a backend of the worker.
-type Dynamic struct {
-	Backend, Name string
-	Address       string
-	Port          int
-	State         bind.SlotState
-}
-
-// dynamicFor returns the dynamic server that serves what a slot will hold. The name
-// contains the address, so adding the server twice has the same effect as adding it once.
-func dynamicFor(s bind.Server) Dynamic {
-	return Dynamic{
-		Backend: s.Backend, Name: fmt.Sprintf("%s%s-%s-%d", dynamicPrefix, s.Name, s.Address, s.Port),
-		Address: s.Address, Port: s.Port, State: bind.SlotReady,
-	}
-}
-
-func (d Dynamic) same(o Dynamic) bool { return d.Backend == o.Backend && d.Name == o.Name }
-
-// dynamicOf returns the dynamic servers in a backend of the worker.
-func dynamicOf(backend string, list []dataplane.Server) []Dynamic {
-	var out []Dynamic
-	for _, s := range list {
-		if isDynamic(s.Name) {
-			out = append(out, Dynamic{backend, s.Name, s.Address, s.Port, bind.SlotState(s.AdminState)})
-		}
-	}
-	return out
-}
-
-// DynamicServers returns the settings of dynamic servers by backend. It leaves out backends
-// that can have none.
-func DynamicServers(config []byte, directives []bind.Directive) map[string]dataplane.DynamicServer {
-	out := map[string]dataplane.DynamicServer{}
-	for backend, words := range bind.DynamicBackends(config, directives) {
-		if s, ok := dynamicSettings(words); ok {
-			out[backend] = s
-		}
-	}
-	return out
-}
-
-// dynamicSettings reads the settings of a server line in the form in which the API takes
-// them for a dynamic server. It returns false if a setting cannot be expressed exactly. It
-// leaves out the settings of health checks, since a dynamic server has none.
-func dynamicSettings(words []string) (s dataplane.DynamicServer, ok bool) {
-	for len(words) > 0 {
-		word, rest := words[0], words[1:]
-		value := ""
-		if slices.Contains(settingsWithValue, word) {
-			if len(rest) == 0 || !isPlain(rest[0]) {
-				return s, false
-			}
-			value, rest = rest[0], rest[1:]
-		}
-		if !set(&s, word, value) {
-			return s, false
-		}
-		words = rest
-	}
-	return s, true
-}
-
-var settingsWithValue = []string{
-	"inter", "fastinter", "downinter", "rise", "fall", "port", "addr", "check-sni", "check-alpn", "check-proto",
-	"pool-purge-delay", "pool-low-conn", "pool-max-conn",
-	"weight", "maxconn", "minconn", "maxqueue", "alpn", "verify", "verifyhost", "ca-file", "sni", "proto",
-}
-
-// set reads one setting.
-func set(s *dataplane.DynamicServer, word, value string) bool {
-	number := func(into *int) bool {
-		var err error
-		*into, err = strconv.Atoi(value)
-		return err == nil
-	}
-	switch word {
-	case "check", "no-check", "check-ssl", "no-check-ssl", "check-send-proxy", "inter", "fastinter", "downinter", "rise", "fall", "port", "addr",
-		"check-sni", "check-alpn", "check-proto", "pool-purge-delay", "pool-low-conn", "pool-max-conn":
-	case "weight":
-		s.Weight = new(int)
-		return number(s.Weight)
-	case "maxconn":
-		return number(&s.Maxconn)
-	case "minconn":
-		return number(&s.Minconn)
-	case "maxqueue":
-		return number(&s.Maxqueue)
-	case "ssl":
-		s.SSL = "enabled"
-	case "alpn":
-		s.ALPN = value
-	case "verify":
-		s.Verify = value
-	case "verifyhost":
-		s.VerifyHost = value
-	case "ca-file":
-		s.CAFile = value
-		return strings.HasPrefix(value, "@") // names of files change when they are bound
-	case "sni":
-		s.SNI = value
-	case "proto":
-		s.Proto = value
-	case "send-proxy":
-		s.SendProxy = "enabled"
-	case "send-proxy-v2":
-		s.SendProxyV2 = "enabled"
-	default:
-		return false
-	}
-	return true
-}
-
-// isPlain reports whether a word means the same in haproxy.cfg and on HAProxy's socket.
-func isPlain(word string) bool {
-	return !strings.Contains(word, bind.SecretMark) && !strings.ContainsFunc(word, func(r rune) bool {
-		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"'\$#;<%{}`, r)
-	})
-}
-
-// dynamicSteps make a worker serve the wanted servers without new addresses for its slots.
-type dynamicSteps struct {
-	adds   []Dynamic // to be added and made ready
-	states []change  // of slots, without their addresses
-	drains []Dynamic
-}
-
-func (s dynamicSteps) none() bool { return len(s.adds)+len(s.states)+len(s.drains) == 0 }
-
-// stepsToServe returns the steps from the worker's servers to the wanted ones. It returns
-// false if only a post can do that, because a weight changes or a backend can have no
-// dynamic servers.
-func stepsToServe(slots, want []bind.Server, have []Dynamic, addable func(backend string) bool) (steps dynamicSteps, ok bool) {
-	var needed []Dynamic
-	for _, c := range changes(slots, want) {
-		stops := c.from
-		stops.State = bind.SlotDrain
-		switch {
-		case c.gone():
-			continue // only a reload makes it again
-		case c.from.Weight != c.to.Weight:
-			return dynamicSteps{}, false
-		case !c.moves():
-			steps.states = append(steps.states, c)
-			continue
-		case c.from.State == bind.SlotReady:
-			steps.states = append(steps.states, change{c.from, stops, c.at})
-		}
-		if c.to.State != bind.SlotReady {
-			continue // the next post frees the slot
-		}
-		d := dynamicFor(c.to)
-		needed = append(needed, d)
-		if slices.Contains(have, d) {
-			continue
-		}
-		if !addable(c.to.Backend) {
-			return dynamicSteps{}, false
-		}
-		steps.adds = append(steps.adds, d)
-	}
-	for _, d := range have {
-		if d.State == bind.SlotReady && !slices.Contains(needed, d) {
-			steps.drains = append(steps.drains, d)
-		}
-	}
-	return steps, true
-}
-
-// Serves reports whether the worker is known to serve what is wanted. Either it has the
-// wanted servers, or dynamic servers and drained slots have the same effect until the next
-// post.
-func (r Running) Serves(want []bind.Server) bool {
-	if !r.Deferred || len(r.Servers) != len(want) {
-		return r.Has(want)
-	}
-	wanted, _ := keepDrained(want, r.ManualDrains)
-	steps, ok := stepsToServe(r.Servers, wanted, r.Dynamic, func(string) bool { return true })
-	return ok && steps.none()
-}
-
-// Leftovers returns the dynamic servers that the worker no longer needs.
-func (r Running) Leftovers() []Dynamic {
-	return slices.DeleteFunc(slices.Clone(r.Dynamic), func(d Dynamic) bool {
-		return r.Deferred && d.State == bind.SlotReady
-	})
-}
-
-// setDynamic uses dynamic servers to make the worker serve what is wanted. It returns false
-// if that needs a post.
-func (i runtime) setDynamic(ctx context.Context, want Wanted, have Running) (Running, bool, error) {
-	wanted, _ := keepDrained(want.Servers, have.ManualDrains)
-	steps, ok := stepsToServe(have.Servers, wanted, have.Dynamic, func(backend string) bool {
-		_, ok := want.Dynamic[backend]
-		return ok
-	})
-	if !ok || len(steps.adds) >= manyChanges {
-		return have, false, nil
-	}
-	have.Persisted, have.Deferred = false, true
-	for _, d := range steps.adds {
-		var err error
-		if have, err = i.addDynamic(ctx, want.Dynamic[d.Backend], d, have); err != nil {
-			return have, false, nil //nolint:nilerr // HAProxy does not take it: the post has to do
-		}
-	}
-	done, err := i.setAll(ctx, steps.states)
-	if err != nil {
-		return have.withUnanswered(steps.states, err), true, err
-	}
-	known := have.Servers
-	have.Servers = slices.Clone(known)
-	for _, c := range steps.states {
-		found := read(known[c.at], done.told[serverKey{c.to.Backend, c.to.Name}])
-		if found.State != c.to.State && !mayDrain(found, c.to) {
-			return have, true, change{from: found, to: c.to}.undone()
-		}
-		have.Servers[c.at] = c.to
-	}
-	for _, d := range steps.drains {
-		_, err := i.API.SetServer(ctx, d.Backend, d.Name, dataplane.ServerChange{AdminState: dataplane.StateDrain})
-		if err != nil && !errors.Is(err, dataplane.ErrNotFound) {
-			return have, true, err
-		}
-		d.State = bind.SlotDrain
-		have = have.withDynamic(d)
-	}
-	left, _ := splitGone(changes(have.Servers, wanted))
-	have.Deferred = len(left) > 0
-	return have, true, nil
-}
-
-// mayDrain reports whether a server that should drain may be draining, see [read].
-func mayDrain(found, want bind.Server) bool {
-	return want.State == bind.SlotDrain && found.State == bind.SlotSpare
-}
-
-// addDynamic adds a server, makes it ready, and reads both back from the worker.
-func (i runtime) addDynamic(ctx context.Context, settings dataplane.DynamicServer, d Dynamic, have Running) (Running, error) {
-	settings.Name, settings.Address, settings.Port = d.Name, d.Address, d.Port
-	if strings.Contains(d.Address, ":") {
-		settings.Address = "[" + d.Address + "]"
-	}
-	err := i.API.AddServer(ctx, d.Backend, settings)
-	var found dataplane.Server
-	if err == nil || errors.Is(err, dataplane.ErrConflict) {
-		found, err = i.API.SetServer(ctx, d.Backend, d.Name, dataplane.ServerChange{AdminState: dataplane.StateReady})
-	}
-	if err == nil && (found.Address != d.Address || found.Port != d.Port || found.AdminState != dataplane.StateReady) {
-		err = fmt.Errorf("server %s/%s is %s at %s:%d", d.Backend, d.Name, found.AdminState, found.Address, found.Port)
-	}
-	if err != nil {
-		d.State = bind.SlotSpare // the server may exist, and then has to be deleted
-	}
-	return have.withDynamic(d), err
-}
-
-// withDynamic returns what is known about the worker, with a new state of a dynamic server.
-func (r Running) withDynamic(d Dynamic) Running {
-	r.Dynamic = append(slices.DeleteFunc(slices.Clone(r.Dynamic), d.same), d)
-	return r
 }

@@ -531,13 +531,19 @@ type Certificates interface {
 	RuntimeCertificates(ctx context.Context) ([]string, error)
 }
 
-// Maps is the part that changes maps in the running worker.
+// Maps is the part that reads and changes maps of the running worker.
 type Maps interface {
-	RuntimeMaps(ctx context.Context) ([]string, error)
-	MapEntries(ctx context.Context, name string) ([]dataplane.MapEntry, error)
+	mapReads
 	AddMapEntries(ctx context.Context, name string, entries []dataplane.MapEntry) error
 	SetMapEntry(ctx context.Context, name, key, value string) error
 	DeleteMapEntry(ctx context.Context, name, key string) error
+}
+
+// mapReads is the part that reads maps of the running worker.
+type mapReads interface {
+	RuntimeMaps(ctx context.Context) ([]dataplane.RuntimeMap, error)
+	MapEntries(ctx context.Context, name string) ([]dataplane.MapEntry, error)
+	MapEntry(ctx context.Context, name, key string) (dataplane.MapEntry, error)
 }
 
 // Servers is the part that changes servers in the running worker, and says what it counts.

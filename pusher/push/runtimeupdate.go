@@ -45,18 +45,22 @@ func (i Instance) ApplyAtRuntime(ctx context.Context, want, running bind.Bound, 
 	if have, err = i.before(ctx, want, running, have, s.info); err != nil {
 		return Done{}, err
 	}
-	began, err := runtime{i}.addFirst(ctx, want.Maps, running.Maps, sameMaps)
+	maps := &mapUpdate{runtime: runtime{i}, want: want.Maps}
+	if sameMaps {
+		maps.known = running.Maps
+	}
+	began, err := maps.addFirst(ctx, running.Maps)
 	if err = asVain(err); err == nil {
 		have.Disk, err = i.write(ctx, want, running, s, known)
 	}
 	if err != nil {
 		if began { // if this fails, the next update of the worker removes the entries
-			_, _, _ = runtime{i}.setMaps(ctx, running.Maps)
+			_, _ = runtime{i}.setMaps(ctx, running.Maps)
 		}
 		return Done{}, err
 	}
 	have.Written = want.Servers
-	done, err := i.change(ctx, want, have)
+	done, err := i.change(ctx, want, maps, have)
 	if err != nil && !errors.Is(err, ErrElsewhere) {
 		// Restore the text that names what the worker runs. If that fails too, the next push waits
 		// for a reload that nobody asked for, and then asks for one.
@@ -112,8 +116,9 @@ const unknownWeight = -1
 
 // change changes the maps and servers of the worker. It returns an error if the worker is another
 // process afterwards.
-func (i Instance) change(ctx context.Context, want bind.Bound, have Running) (Done, error) {
-	files, lost, err := runtime{i}.setMaps(ctx, want.Maps)
+func (i Instance) change(ctx context.Context, want bind.Bound, maps *mapUpdate, have Running) (Done, error) {
+	err := maps.set(ctx)
+	lost := maps.lost
 	if err != nil {
 		return Done{Lost: lost}, asVain(err)
 	}
@@ -133,7 +138,7 @@ func (i Instance) change(ctx context.Context, want bind.Bound, have Running) (Do
 	if info.PID != before.PID || info.Node != before.Node {
 		return Done{Lost: lost}, fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
 	}
-	i.setOverride(info, want, files)
+	i.setOverride(info, want, maps.files())
 	if info, err = i.WorkerInfo(ctx); err == nil && !bind.SameNode(info.Node, want.Node) {
 		err = fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
 	}

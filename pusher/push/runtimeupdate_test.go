@@ -54,8 +54,8 @@ func TestChangesOfMaps(t *testing.T) {
 		"a map loses all that it has":  {have: "a=1 b=2", del: "a b"},
 		"all values change, no key is": {have: "a=1 b=1", want: "a=2 b=2", set: "a=2 b=2"},
 	} {
-		c := changeMap(bind.Map{Source: "maps/x.map", Entries: entriesOf(test.want)}, "x-1.map", inWorker(test.have))
-		want := mapChange{source: "maps/x.map", name: "x-1.map", add: inWorker(test.add), set: inWorker(test.set), del: strings.Fields(test.del)}
+		c := changeMap(bind.Map{Source: "maps/x.map", Entries: entriesOf(test.want)}, inWorker(test.have))
+		want := mapChange{source: "maps/x.map", add: inWorker(test.add), set: inWorker(test.set), del: strings.Fields(test.del)}
 		if c.String() != want.String() || !slices.Equal(c.add, want.add) || !slices.Equal(c.set, want.set) || !slices.Equal(c.del, want.del) {
 			t.Errorf("%s: %+v", name, c)
 		}
@@ -67,11 +67,11 @@ func TestOddEntriesOfMapsStay(t *testing.T) {
 	t.Parallel()
 	want := bind.Map{Source: "maps/x.map", Entries: entriesOf("a=1"), Odd: []string{"e;x 1\n"}}
 	for _, have := range []string{"a=1 e;x=1", "a=1", "a=1 e;x=2"} {
-		if c := changeMap(want, "x-1.map", inWorker(have)); c.count() > 0 {
+		if c := changeMap(want, inWorker(have)); c.count() > 0 {
 			t.Errorf("%s: %s", have, c)
 		}
 	}
-	if c := changeMap(want, "x-1.map", inWorker("a=2 e;x=1 b=1")); c.count() != 2 {
+	if c := changeMap(want, inWorker("a=2 e;x=1 b=1")); c.count() != 2 {
 		t.Errorf("the others: %s", c)
 	}
 }
@@ -245,7 +245,7 @@ func (f *fake) checkLight(i Instance, err error, from, to bind.Bound, done Done)
 	}
 	for n, m := range to.Maps {
 		name := []string{"host-11111111.map", "path-22222222.map"}[n]
-		if c := changeMap(m, name, f.maps[name]); c.count() > 0 {
+		if c := changeMap(m, f.maps[name]); c.count() > 0 {
 			f.t.Error(c)
 		}
 	}
@@ -424,7 +424,7 @@ func TestApplyAtRuntimeAgainAndBack(t *testing.T) {
 }
 
 // The entries of a map are read before new ones are added only if it is not known that the worker has the running
-// ones. They are read afterwards in any case, so that it does not matter what somebody else has changed.
+// ones. Those of a map that changed are read afterwards, so that it does not matter what somebody else changed in it.
 func TestNewEntriesAreAddedToKnownOnes(t *testing.T) {
 	t.Parallel()
 	from, to := mapped(1, "a=1", "/=w"), mapped(2, "a=1 b=2", "/=w")
@@ -439,13 +439,13 @@ func TestNewEntriesAreAddedToKnownOnes(t *testing.T) {
 		reads int
 		calls string // about maps
 	}{
-		"known":                                {known, "a=1", 2, "add 1 to host-11111111.map"},
+		"known":                                {known, "a=1", 1, "add 1 to host-11111111.map"},
 		"known of another worker":              {another, "a=1", 3, "add 1 to host-11111111.map"},
 		"known with other entries":             {older, "a=1", 3, "add 1 to host-11111111.map"},
 		"unknown":                              {Running{}, "a=1", 3, "add 1 to host-11111111.map"},
 		"unknown, and an earlier try added it": {Running{}, "a=1 b=2", 3, ""},
-		"known, and changed by somebody":       {known, "a=7", 4, "add 1 to host-11111111.map; set a in host-11111111.map"},
-		"known, and added by somebody":         {known, "a=1 b=7", 4, "add 1 to host-11111111.map; set b in host-11111111.map"},
+		"known, and changed by somebody":       {known, "a=7", 2, "add 1 to host-11111111.map; set a in host-11111111.map"},
+		"known, and added by somebody":         {known, "a=1 b=7", 2, "add 1 to host-11111111.map; set b in host-11111111.map"},
 	} {
 		f := newFake(t)
 		f.put(from)
@@ -461,7 +461,7 @@ func TestNewEntriesAreAddedToKnownOnes(t *testing.T) {
 		if got := strings.Join(calls, "; "); got != test.calls || f.mapsRead != test.reads {
 			t.Errorf("%s: the maps were read %d times, and changed by %q, want %d and %q", name, f.mapsRead, got, test.reads, test.calls)
 		}
-		if c := changeMap(to.Maps[0], "", f.maps["host-11111111.map"]); c.count() > 0 {
+		if c := changeMap(to.Maps[0], f.maps["host-11111111.map"]); c.count() > 0 {
 			t.Errorf("%s: the map ends as %v", name, f.maps["host-11111111.map"])
 		}
 	}

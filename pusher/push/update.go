@@ -205,7 +205,7 @@ func (i Instance) keepMaps(ctx context.Context, want Wanted, have Running) (Runn
 	if err != nil {
 		return have, err
 	}
-	_, lost, err := runtime{i}.setMaps(ctx, bound.Maps)
+	lost, err := runtime{i}.setMaps(ctx, bound.Maps)
 	have.Lost = lost
 	switch {
 	case errors.Is(err, errMaps) && have.Info.Loaded != "":

@@ -91,16 +91,28 @@ func (a runtimeAPI) getMapEntries(w http.ResponseWriter, r *http.Request) error 
 	return nil
 }
 
+// findMapEntry looks a key up as the API does: it takes the last key and value of the worker's answer, which has a line
+// for each kind of look-up that uses the map, and reads them up to a comma or an equals sign.
 func (a runtimeAPI) findMapEntry(ctx context.Context, name, key string) (mapEntry, error) {
-	entries, err := a.mapEntries(ctx, name)
+	out, err := a.onMap(ctx, http.StatusNotFound, fmt.Sprintf("get map %s %s", a.mapPath(name), key))
 	if err != nil {
 		return mapEntry{}, err
 	}
-	i := slices.IndexFunc(entries, func(e mapEntry) bool { return e.Key == key })
-	if i < 0 {
+	var e mapEntry
+	for part := range strings.SplitSeq(out, ",") {
+		switch name, value, _ := strings.Cut(part, "="); strings.TrimSpace(name) {
+		case "key":
+			value, _, _ = strings.Cut(value, "=")
+			e.Key = strings.Trim(value, `"`)
+		case "value":
+			value, _, _ = strings.Cut(value, "=")
+			e.Value = strings.Trim(value, `"`)
+		}
+	}
+	if e.Key != key || e.Value == "" {
 		return mapEntry{}, failf(http.StatusNotFound, "%s %s not found", a.haproxy.socket, key)
 	}
-	return mapEntry{Key: key, Value: entries[i].Value}, nil
+	return e, nil
 }
 
 func (a runtimeAPI) getMapEntry(w http.ResponseWriter, r *http.Request) error {
