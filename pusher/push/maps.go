@@ -37,6 +37,8 @@ type mapUpdate struct {
 	// loaded are the wanted maps as the worker names and counts them before the update. It is
 	// nil until the worker was asked.
 	loaded []dataplane.RuntimeMap
+	// added is set if the new entries were added to the known ones.
+	added bool
 	// made are the last changes, if the API confirmed them.
 	made []mapChange
 	// lost counts the entries that the API confirmed, and that were not as confirmed.
@@ -60,13 +62,16 @@ func (u *mapUpdate) load(ctx context.Context) (err error) {
 	return err
 }
 
-// addFirst adds the new entries of the wanted maps to those of the worker. It does so only
-// if the wanted maps differ from the running ones in nothing but new entries. If entries
-// changed or were deleted as well, the worker would run a mix of both snapshots until the
-// file is written. began is set if entries may have been added.
+// addFirst adds the new entries of the wanted maps to those of the worker, before anything else is
+// changed. It does so only if no entry gets another value: a new entry may be meant for that value,
+// such as a condition for another bit of a mask. Entries that have to go stay meanwhile: the worker
+// has those of both snapshots until the file is written. began is set if entries may have been added.
 func (u *mapUpdate) addFirst(ctx context.Context, running []bind.Map) (began bool, err error) {
 	list, err := u.changesFrom(running)
-	if err != nil || len(list) == 0 || slices.ContainsFunc(list, func(c mapChange) bool { return c.calls() > 0 }) {
+	if err == nil {
+		err = checkCalls(list)
+	}
+	if err != nil || !slices.ContainsFunc(list, mapChange.grows) || slices.ContainsFunc(list, mapChange.resets) {
 		return false, nil //nolint:nilerr // the changes are made later, and then fail
 	}
 	if err := u.load(ctx); err != nil {
@@ -77,6 +82,7 @@ func (u *mapUpdate) addFirst(ctx context.Context, running []bind.Map) (began boo
 			return false, err
 		}
 	}
+	u.added = u.known != nil
 	for n := range list {
 		list[n].set, list[n].del = nil, nil
 	}
@@ -103,10 +109,7 @@ func (u *mapUpdate) set(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if u.made == nil { // otherwise addFirst made them
-			trouble = u.change(ctx, list)
-		}
-		if isLasting(trouble) {
+		if trouble = u.changeKnown(ctx, list); isLasting(trouble) {
 			return trouble
 		}
 		doubtful = u.unseen(ctx, placesOf(list))
@@ -173,6 +176,21 @@ func (u *mapUpdate) compare(ctx context.Context, places []int) (list []mapChange
 func (u *mapUpdate) change(ctx context.Context, list []mapChange) error {
 	err := u.changeMaps(ctx, u.files(), list)
 	u.made = nil
+	if err == nil {
+		u.made = list
+	}
+	return err
+}
+
+// changeKnown makes the changes from the known entries, except those that addFirst has made.
+func (u *mapUpdate) changeKnown(ctx context.Context, list []mapChange) error {
+	rest := slices.Clone(list)
+	for n := range rest {
+		if u.added {
+			rest[n].add = nil
+		}
+	}
+	err := u.change(ctx, rest)
 	if err == nil {
 		u.made = list
 	}
@@ -292,6 +310,10 @@ func (c mapChange) count() int { return len(c.add) + len(c.set) + len(c.del) }
 
 // calls returns how many entries have to be changed one by one.
 func (c mapChange) calls() int { return len(c.set) + len(c.del) }
+
+// grows reports whether the map gets new entries, and resets whether entries get another value.
+func (c mapChange) grows() bool  { return len(c.add) > 0 }
+func (c mapChange) resets() bool { return len(c.set) > 0 }
 
 func checkCalls(list []mapChange) error {
 	calls := 0

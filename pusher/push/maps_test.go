@@ -28,6 +28,7 @@ func TestLargeMapsAreReadInDoubtOnly(t *testing.T) {
 	from, to := mapped(1, many("a=1 b=2"), "/=w"), mapped(2, many("a=9 c=3"), "/=w")
 	grown := mapped(2, many("a=1 b=2 c=3"), "/=w")
 	shrunk := mapped(2, many("a=1"), "/=w")
+	moved := mapped(2, many("a=1 c=3"), "/=w")
 	for name, test := range map[string]struct {
 		to       bind.Bound
 		edit     func(f *fake)
@@ -35,15 +36,18 @@ func TestLargeMapsAreReadInDoubtOnly(t *testing.T) {
 		all, one int // how many times all entries of a map were read, and one
 		lost     int
 	}{
-		"one of each":      {to: to, one: 2},
-		"a new one":        {to: grown, one: 1},
-		"one goes":         {to: shrunk},
-		"nothing":          {to: from},
-		"it is not known":  {to: to, unknown: true, all: 2, one: 2},
-		"a lost addition":  {to: to, edit: func(f *fake) { f.lose = 1 }, all: 2, lost: 1},
-		"a lost deletion":  {to: shrunk, edit: func(f *fake) { f.lose = 1 }, all: 1, lost: 1},
-		"a lost value":     {to: to, edit: func(f *fake) { f.loseAt = 2 }, all: 1, one: 3, lost: 1},
-		"somebody's entry": {to: to, edit: func(f *fake) { f.maps["host-11111111.map"] = append(f.maps["host-11111111.map"], inWorker("z=1")...) }, all: 1},
+		"one of each":                    {to: to, one: 2},
+		"a new one":                      {to: grown, one: 1},
+		"a new one, and one goes":        {to: moved, one: 1},
+		"one goes, and a lost addition":  {to: moved, edit: func(f *fake) { f.lose = 1 }, all: 2, lost: 1},
+		"a new one, and a lost deletion": {to: moved, edit: func(f *fake) { f.loseAt = 2 }, all: 2, lost: 1},
+		"one goes":                       {to: shrunk},
+		"nothing":                        {to: from},
+		"it is not known":                {to: to, unknown: true, all: 2, one: 2},
+		"a lost addition":                {to: to, edit: func(f *fake) { f.lose = 1 }, all: 2, lost: 1},
+		"a lost deletion":                {to: shrunk, edit: func(f *fake) { f.lose = 1 }, all: 1, lost: 1},
+		"a lost value":                   {to: to, edit: func(f *fake) { f.loseAt = 2 }, all: 1, one: 3, lost: 1},
+		"somebody's entry":               {to: to, edit: func(f *fake) { f.maps["host-11111111.map"] = append(f.maps["host-11111111.map"], inWorker("z=1")...) }, all: 1},
 		"somebody's deletion": {
 			to: to, edit: func(f *fake) {
 				f.maps["host-11111111.map"] = f.maps["host-11111111.map"][:len(f.maps["host-11111111.map"])-1]

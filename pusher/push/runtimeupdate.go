@@ -19,10 +19,10 @@ var ErrNeedsReload = errors.New("it takes a reload")
 // Afterwards [Instance.RuntimeInfo] reports what was bound as the worker's node. have is what is
 // known about the worker. ApplyAtRuntime does not change certificates; [Instance.Update] does.
 //
-// If the maps only get new entries, as for a new host, the worker gets them before the file is
-// written. So the new host does not wait until HAProxy has checked the file, which takes half a
-// second for 1,000 Ingresses with their certificates. If the file cannot be written, the entries
-// are removed again.
+// If maps get new entries, as for a new host, and no entry gets another value, the worker gets the new
+// ones before the file is written. So a new host does not wait until HAProxy has checked the file, which
+// takes half a second for 1,000 Ingresses with their certificates. If the file cannot be written, the
+// entries are removed again.
 func (i Instance) ApplyAtRuntime(ctx context.Context, want, running bind.Bound, have Running, known CertificateHashes) (Done, error) {
 	if running.Shape != want.Shape {
 		c := bind.Classify(running, want)
