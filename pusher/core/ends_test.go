@@ -1,12 +1,14 @@
 package core
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/instance"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/preflight"
 	"github.com/hapsnap/hapsnap/pusher/push"
 )
@@ -84,5 +86,17 @@ func TestFindingsAreLoggedOnce(t *testing.T) {
 	check()
 	if len(i.findings) > 0 {
 		t.Errorf("%v are known", i.findings)
+	}
+}
+
+// A push brings the endpoints of its moment, which are counted as those that an update brings.
+func TestPushBringsEndpoints(t *testing.T) {
+	t.Parallel()
+	e := newMachine(State{}, noon)
+	i := &instanceState{Instance: fleet.Instance{Name: "edge-1"}}
+	e.instances["edge-1"] = i
+	e.jobs.pushApplied(i, instance.PushEnded{}, noon)
+	if !slices.Contains(e.facts, observe.TimedFact{Fact: observe.InstanceUpdated{Instance: "edge-1"}, At: noon}) {
+		t.Errorf("noted %v", e.facts)
 	}
 }

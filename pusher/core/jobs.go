@@ -412,6 +412,7 @@ func (j *jobs) pushApplied(i *instanceState, p instance.PushEnded, now time.Time
 		j.noteManualDrains(i, done.Running.ManualDrains, now)
 		i.running = done.Running
 	}
+	j.record(observe.InstanceUpdated{Instance: i.Name}, now) // the snapshot was bound with the endpoints of that moment
 	i.running.Disk, i.inspectAfter = done.Disk, now.Add(j.InspectInterval)
 }
 
