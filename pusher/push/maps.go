@@ -32,8 +32,10 @@ var (
 type mapUpdate struct {
 	runtime
 	want []bind.Map
-	// known are the entries that the worker has, nil if they have to be read.
-	known []bind.Map
+	// running are the maps of the snapshot that the worker runs. known is set if it is known to
+	// have their entries. Otherwise they have to be read.
+	running []bind.Map
+	known   bool
 	// loaded are the wanted maps as the worker names and counts them before the update. It is
 	// nil until the worker was asked.
 	loaded []dataplane.RuntimeMap
@@ -66,23 +68,20 @@ func (u *mapUpdate) load(ctx context.Context) (err error) {
 // changed. It does so only if no entry gets another value: a new entry may be meant for that value,
 // such as a condition for another bit of a mask. Entries that have to go stay meanwhile: the worker
 // has those of both snapshots until the file is written. began is set if entries may have been added.
-func (u *mapUpdate) addFirst(ctx context.Context, running []bind.Map) (began bool, err error) {
-	list, err := u.changesFrom(running)
-	if err == nil {
-		err = checkCalls(list)
-	}
+func (u *mapUpdate) addFirst(ctx context.Context) (began bool, err error) {
+	list, err := u.changes()
 	if err != nil || !slices.ContainsFunc(list, mapChange.grows) || slices.ContainsFunc(list, mapChange.resets) {
 		return false, nil //nolint:nilerr // the changes are made later, and then fail
 	}
 	if err := u.load(ctx); err != nil {
 		return false, err
 	}
-	if u.known == nil {
+	if !u.known {
 		if list, err = u.compare(ctx, placesOf(list)); err != nil {
 			return false, err
 		}
 	}
-	u.added = u.known != nil
+	u.added = u.known
 	for n := range list {
 		list[n].set, list[n].del = nil, nil
 	}
@@ -101,11 +100,8 @@ func (u *mapUpdate) set(ctx context.Context) error {
 		doubtful = append(doubtful, at)
 	}
 	var trouble error // the error of the last try, after which the content of the maps is not known
-	if u.known != nil {
-		list, err := u.changesFrom(u.known)
-		if err == nil {
-			err = checkCalls(list)
-		}
+	if u.known {
+		list, err := u.changes()
 		if err != nil {
 			return err
 		}
@@ -141,19 +137,19 @@ func isLasting(err error) bool {
 	return err != nil && !isUncertain(err) && !errors.Is(err, dataplane.ErrNotFound)
 }
 
-// changesFrom returns the changes from entries to the wanted ones.
-func (u *mapUpdate) changesFrom(entries []bind.Map) (list []mapChange, err error) {
+// changes returns the changes from the running entries to the wanted ones.
+func (u *mapUpdate) changes() (list []mapChange, err error) {
 	for at, m := range u.want {
-		was := slices.IndexFunc(entries, func(e bind.Map) bool { return e.Source == m.Source })
+		was := slices.IndexFunc(u.running, func(r bind.Map) bool { return r.Source == m.Source })
 		if was < 0 {
 			return nil, fmt.Errorf("%w: %s is new", errMaps, m.Source)
 		}
-		if c := changeMap(m, entriesOfMap(entries[was])); c.count() > 0 {
+		if c := changeMap(m, entriesOfMap(u.running[was])); c.count() > 0 {
 			c.at = at
 			list = append(list, c)
 		}
 	}
-	return list, nil
+	return list, checkCalls(list)
 }
 
 // compare reads the wanted maps at these places, and returns the changes that bring them to the wanted
