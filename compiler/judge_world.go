@@ -23,7 +23,6 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/templates"
 )
 
 // world is everything that exists beside the reviewed object. It holds no Secrets.
@@ -60,13 +59,8 @@ func (j *Judge) world(ctx context.Context, newest compiled) (*world, error) {
 	w.objects = inputs.NewSelector(w.source.Config, g.Objects.Namespaces).Objects(g.Objects)
 	w.objects.Secrets = nil
 	w.countryFiles = readCountryFiles(w.source.Config.Countries.Files)
-	files, err := render.Shipped(templates.FS)
-	if err == nil && w.source.Templates != "" {
-		var overlay render.Templates
-		overlay, err = render.Overlay(w.source.Templates)
-		files, w.overlaid = files.Under(overlay), len(overlay) > 0
-	}
-	if err != nil {
+	var files render.Templates
+	if files, w.overlaid, err = w.source.templates(); err != nil {
 		return nil, err
 	}
 	w.templates, err = j.sets.parse(files)

@@ -29,6 +29,9 @@ type Source struct {
 	Objects   Objects
 	Templates string // a directory that overlays the shipped templates, or ""
 	Config    config.Config
+	// Overlay are the templates of that directory as they were read, see [Source.ReadTemplates]. If it is nil, each compile
+	// reads them.
+	Overlay *render.Templates
 
 	// Stages is called at the beginning of each stage. It may be nil.
 	Stages Stages
@@ -133,7 +136,7 @@ func (s Source) read(ctx context.Context) (Input, error) {
 	if err != nil {
 		return in, err
 	}
-	files, err := s.templates()
+	files, _, err := s.templates()
 	if err != nil {
 		return in, err
 	}
@@ -146,14 +149,23 @@ func (s Source) read(ctx context.Context) (Input, error) {
 	return in, nil
 }
 
-// templates reads the shipped templates under the overlay.
-func (s Source) templates() (render.Templates, error) {
-	shipped, err := render.Shipped(templates.FS)
-	if err != nil || s.Templates == "" {
-		return shipped, err
-	}
+// ReadTemplates reads the templates of the directory.
+func (s Source) ReadTemplates() (*render.Templates, error) {
 	overlay, err := render.Overlay(s.Templates)
-	return shipped.Under(overlay), err
+	return &overlay, err
+}
+
+// templates returns the shipped templates under the overlay, and whether there is any.
+func (s Source) templates() (files render.Templates, overlaid bool, err error) {
+	files, err = render.Shipped(templates.FS)
+	if err != nil || s.Templates == "" {
+		return files, false, err
+	}
+	overlay := s.Overlay
+	if overlay == nil {
+		overlay, err = s.ReadTemplates()
+	}
+	return files.Under(*overlay), len(*overlay) > 0, err
 }
 
 // Prepare begins to follow the objects that another configuration asks for, too. The error wraps [inputs.ErrIncomplete]

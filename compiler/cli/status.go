@@ -131,7 +131,7 @@ func (f *statusFlags) print(w io.Writer, r controller.Report, now time.Time) {
 func exitCode(r controller.Report) int {
 	c := r.Compiler
 	switch {
-	case len(r.Found) > 0, r.Withheld > 0, c != nil && (c.Held != nil || c.Refused != nil):
+	case len(r.Found) > 0, r.Withheld > 0, c != nil && (c.Held != nil || c.Refused != nil || c.RefusedTemplates != nil):
 		return process.ExitInvalid
 	case c != nil && (!c.Ready || c.Rival != nil):
 		return process.ExitFailure
@@ -306,7 +306,10 @@ func (p *reportPrinter) compiler(c controller.CompilerReport) {
 		p.line("trouble", "%s\nstop one of the two, or give it a store or a branch of its own", c.Rival)
 	}
 	if c.Refused != nil {
-		p.refused(*c.Refused)
+		p.refused(*c.Refused, "the previous configuration is used")
+	}
+	if c.RefusedTemplates != nil {
+		p.refused(*c.RefusedTemplates, "the previous templates are used")
 	}
 	if c.Ingresses != nil {
 		p.line("classes", "%s", c.Ingresses)
@@ -316,13 +319,13 @@ func (p *reportPrinter) compiler(c controller.CompilerReport) {
 	}
 }
 
-// refused says what is wrong with the configuration.
-func (p *reportPrinter) refused(c controller.ConfigReport) {
+// refused says what is wrong with the configuration or the templates.
+func (p *reportPrinter) refused(c controller.ConfigReport, instead string) {
 	if c.Error != "" {
-		p.line("refused", "%s; the previous configuration is used", c.Error)
+		p.line("refused", "%s; %s", c.Error, instead)
 	}
 	for _, f := range c.Found {
-		p.line("refused", "%s\nfor %s; the previous configuration is used", p.text(f), process.Age(p.now.Sub(f.Since)))
+		p.line("refused", "%s\nfor %s; %s", p.text(f), process.Age(p.now.Sub(f.Since)), instead)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/config/field"
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -69,10 +70,11 @@ func JudgeConfiguration(ctx context.Context, check settings, name string, data [
 
 // reconfiguration is what a loop knows of a configuration that changes.
 type reconfiguration struct {
-	reread  retry          // when to read it
-	next    *config.Config // not used yet, since not all objects that it asks for are known
-	waits   string         // what was logged of it
-	former  *config.Config // to return to if the new one does not compile
+	reread retry          // when to read it
+	next   *config.Config // not used yet, since not all objects that it asks for are known
+	waits  string         // what was logged of it
+	// former has the configuration and the templates to return to if the new ones do not compile.
+	former  *compiler.Source
 	refused []diag.Diagnostic
 	unread  bool
 	// withdrawn is the one with which no compile succeeded, for a reason that may pass.
@@ -120,6 +122,10 @@ func (l *loop) reconfigure(ctx context.Context) {
 		l.refuse(found, now)
 	case reflect.DeepEqual(c, l.Source.Config):
 		l.supersede(nil)
+		if configuration, _ := l.onTrial(); configuration { // the compile decides
+			l.config.reread.reset()
+			return
+		}
 		l.accept(now)
 	case l.debounce.done.IsZero(): // no compile has ended, so that there is none to go on with
 		l.try(c, now)
@@ -167,26 +173,31 @@ func (l *loop) prepare(now time.Time) {
 // try compiles with a configuration. It is on trial until that succeeds.
 func (l *loop) try(c config.Config, now time.Time) {
 	l.config.reread.reset()
-	if l.config.former == nil {
-		former := l.Source.Config
-		l.config.former = &former
-	}
+	l.remember()
 	l.Source.Config = c
 	l.losses.reconfigured()
 	l.debounce.change(now)
 }
 
-// goBack compiles with the last good configuration again.
+// goBack compiles with the last good configuration and templates again.
 func (l *loop) goBack(now time.Time) {
-	l.Source.Config, l.config.former = *l.config.former, nil
+	if _, templates := l.onTrial(); templates {
+		l.templates.unused = true
+		l.templates.reread = retry{at: now.Add(withdrawnRetry)} // what they name may come later
+	}
+	l.Source.Config, l.Source.Overlay = l.config.former.Config, l.config.former.Overlay
+	l.config.former, l.templates.joined = nil, false
 	l.debounce.change(now)
 }
 
 // refuse goes back to the last good configuration. It does not report known faults again.
 func (l *loop) refuse(found []diag.Diagnostic, now time.Time) {
 	l.config.reread.reset()
-	if l.config.former != nil {
+	if configuration, templates := l.onTrial(); configuration {
 		l.goBack(now)
+		if templates && len(l.templates.refused) == 0 { // they were not tried without it
+			l.templates.changed = true
+		}
 	}
 	l.config.unread, l.config.withdrawn = false, nil
 	l.Status.configured(found, nil, now)
@@ -204,14 +215,23 @@ func (l *loop) refuse(found []diag.Diagnostic, now time.Time) {
 // for takes long, and nothing is published meanwhile.
 const withdrawnRetry = 5 * time.Minute
 
-// withdraw goes back to the last good configuration after a compile that failed for no fault that has a place: HAProxy
-// crashed, hung or refused everything, or there was no memory. It cannot tell whether the configuration is to blame.
+// withdraw goes back to the last good configuration and templates after a compile that failed for no fault that has a
+// place: HAProxy crashed, hung or refused everything, or there was no memory. It cannot tell whether they are to blame.
 func (l *loop) withdraw(err error, now time.Time) {
+	configuration, templates := l.onTrial()
 	withdrawn := l.Source.Config
 	l.goBack(now)
+	l.recompile.reset()
+	if templates {
+		l.metrics.templatesRefused.Set(1)
+		l.Status.templated(nil, fmt.Errorf("cannot compile with them: %w", err), now)
+		l.Log.Error("cannot compile with the templates, keeping the old ones and trying again", append([]any{"err", err, "in", withdrawnRetry}, hintOf(err)...)...)
+	}
+	if templates && !configuration {
+		return
+	}
 	l.config.withdrawn = &withdrawn
 	l.config.reread = retry{at: now.Add(withdrawnRetry)}
-	l.recompile.reset()
 	l.metrics.reconfigured("refused", true)
 	l.Status.configured(nil, fmt.Errorf("cannot compile with it: %w", err), now)
 	l.Log.Error("cannot compile with the configuration, keeping the old one and trying again", append([]any{"err", err, "in", withdrawnRetry}, hintOf(err)...)...)
@@ -220,11 +240,15 @@ func (l *loop) withdraw(err error, now time.Time) {
 // accept records that the current configuration is the one that is used.
 func (l *loop) accept(now time.Time) {
 	l.config.reread.reset()
-	if l.config.former != nil || l.config.unread || len(l.config.refused) > 0 || l.config.withdrawn != nil {
+	configuration, templates := l.onTrial()
+	if configuration || l.config.unread || len(l.config.refused) > 0 || l.config.withdrawn != nil {
 		l.metrics.reconfigured("accepted", false)
 		l.Log.Info("configuration accepted")
 	}
-	l.config.former, l.config.refused, l.config.unread, l.config.withdrawn = nil, nil, false, nil
+	l.config.refused, l.config.unread, l.config.withdrawn = nil, false, nil
+	if !templates {
+		l.config.former = nil
+	}
 	l.Status.configured(nil, nil, now)
 }
 

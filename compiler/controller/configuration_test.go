@@ -1,12 +1,21 @@
 package controller
 
 import (
+	"cmp"
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/validate"
 )
 
 // The watch follows the files that the present configuration names.
@@ -49,5 +58,39 @@ func TestCountryWatch(t *testing.T) {
 	heard(two)
 	if w.follow(t.Context(), nil, log) != nil {
 		t.Error("something is watched, and nothing is named any more")
+	}
+}
+
+// written is the text of a configuration.
+type written string
+
+func (w written) Read(context.Context) (name string, data []byte, err error) {
+	return "c.yaml", []byte(w), nil
+}
+func (written) Changes(context.Context, *slog.Logger) <-chan struct{} { return nil }
+
+// A configuration that is read again before it has compiled stays on trial, so that there is a way back.
+func TestConfigurationStaysOnTrialWhenItIsReadAgain(t *testing.T) {
+	t.Parallel()
+	checker, err := validate.Find(t.Context(), cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLoop(Options{
+		Source: compiler.Source{Objects: compiler.Files(t.TempDir()), Config: config.Default()}, Checker: checker,
+		Configuration: written("apiVersion: hapsnap.dev/v1alpha1\nkind: CompilerConfig\nspec: {http: {port: 8001}}\n"),
+		Log:           slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Status: &Status{}, Store: seen{},
+	})
+	l.debounce.end(time.Now())
+	for range 2 {
+		l.reconfigure(t.Context())
+		l.prepare(time.Now())
+		if configuration, _ := l.onTrial(); !configuration || l.Source.Config.HTTP.Port != 8001 {
+			t.Fatalf("port %d, and on trial is %+v", l.Source.Config.HTTP.Port, l.config.former)
+		}
+	}
+	l.refuseTrial([]diag.Diagnostic{{Severity: diag.Error, Message: "it does not compile"}}, time.Now())
+	if port := l.Source.Config.HTTP.Port; port != config.Default().HTTP.Port || l.config.former != nil {
+		t.Errorf("the loop has port %d", port)
 	}
 }

@@ -10,10 +10,10 @@
 // with the newest snapshot that can be read (publish.go). In git this holds for a branch whose tip has the tag of a
 // snapshot. Any other commit on the branch was made by a person, who decides.
 //
-// A changed configuration is on trial until it has compiled. First the parser and HAProxy check it alone. Errors that it
-// only causes together with the templates show in the compile; then, too, the compiler goes back to the old
-// configuration. It reads a changed file after a quiet moment, since half of a file can look like a whole one. It stays
-// ready meanwhile: the old configuration works.
+// A changed configuration is on trial until it has compiled, and so are changed templates. First the parser and HAProxy
+// check a configuration alone. Errors that it only causes together with the templates show in the compile; then, too, the
+// compiler goes back to the old configuration, or to the old templates. It reads a changed file after a quiet moment, since
+// half of a file can look like a whole one. It stays ready meanwhile: what is used works.
 package controller
 
 import (
@@ -95,10 +95,7 @@ func Run(ctx context.Context, o Options) error {
 		case <-countries.follow(ctx, l.Source.Config.Countries.Files, o.Log):
 			l.debounce.change(time.Now())
 		case <-templates:
-			l.debounce.change(time.Now())
-			if len(l.config.refused) > 0 || l.config.withdrawn != nil { // the templates may have been the reason
-				l.configurationChanged(time.Now())
-			}
+			l.templatesChanged(time.Now())
 		case <-configuration:
 			l.configurationChanged(time.Now())
 		case <-l.Leader.Changed():
@@ -127,6 +124,7 @@ type loop struct {
 	rivals    rivals
 	verify    time.Time // when to look at the head of the store; zero means never
 	config    reconfiguration
+	templates templating
 	// longCompile is how long a compile may take before that is reported: the constant, except in tests.
 	longCompile time.Duration
 	// What was logged last: diagnostics, what a compile waits for, objects of kinds that are not compiled, and classes of
@@ -160,13 +158,14 @@ func newLoop(o Options) *loop {
 		debounce: debounce{interval: cmp.Or(o.Interval, DefaultInterval), maxWait: cmp.Or(o.MaxWait, DefaultMaxWait)}, longCompile: longCompile,
 	}
 	l.rivals.term(false)
+	l.templates.changed = true
 	return l
 }
 
 // wake returns when there is something to do next.
 func (l *loop) wake() time.Time {
 	next := time.Now().Add(idle)
-	times := []time.Time{l.config.reread.at, l.debounce.due(), l.recompile.at}
+	times := []time.Time{l.config.reread.at, l.templates.reread.at, l.debounce.due(), l.recompile.at}
 	if l.leads {
 		times = append(times, l.republish.at, l.verify, l.rivals.until())
 	}
@@ -182,6 +181,10 @@ func (l *loop) wake() time.Time {
 func (l *loop) turn(ctx context.Context) {
 	if due(l.config.reread.at, time.Now()) {
 		l.reconfigure(ctx)
+	}
+	if now := time.Now(); due(l.templates.reread.at, now) {
+		l.templates.reread.at = time.Time{}
+		l.templatesChanged(now)
 	}
 	l.prepare(time.Now())
 	if now := time.Now(); due(l.debounce.due(), now) || due(l.recompile.at, now) {
@@ -212,6 +215,7 @@ func due(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
 // first change that it compiles is zero if there was none. It reports whether there was anything to compile: while
 // objects are not known, there is not, and what comes next is not too soon after a compile.
 func (l *loop) compile(ctx context.Context, change time.Time) (compiled bool) {
+	l.takeTemplates(time.Now())
 	began, timeline := time.Now(), BeginTimeline(ctx, l.Tracers, l.trigger())
 	timeline.waited(change, began)
 	l.Source.Stages = timeline.Stage
@@ -241,7 +245,7 @@ func (l *loop) compile(ctx context.Context, change time.Time) (compiled bool) {
 		l.debounce.change(time.Now())
 	}
 	if l.config.former != nil && errors.Is(err, compiler.ErrTemplates) {
-		l.refuse(ofNoObject(result.Diagnostics), time.Now())
+		l.refuseTrial(ofNoObject(result.Diagnostics), time.Now())
 		return true
 	}
 	if l.config.former != nil && err != nil && !errors.Is(err, compiler.ErrNothing) { // no objects is nobody's fault
@@ -263,9 +267,7 @@ func (l *loop) compile(ctx context.Context, change time.Time) (compiled bool) {
 		l.recompile.fail(time.Now())
 		l.Log.Error("cannot compile now, trying again", append([]any{"err", err, "in", l.recompile.wait}, hintOf(err)...)...)
 	default:
-		if l.config.former != nil {
-			l.accept(time.Now())
-		}
+		l.acceptTrial(time.Now())
 		l.recompile.reset()
 		l.replacePending(&result, objects, timeline)
 		l.republish.now(time.Now())

@@ -19,6 +19,7 @@ type metrics struct {
 	ingresses            *prometheus.GaugeVec
 	quarantined, success prometheus.Gauge
 	held, configRefused  prometheus.Gauge
+	templatesRefused     prometheus.Gauge
 	rivals               prometheus.Gauge
 	configReloads        *prometheus.CounterVec
 	rendered             *prometheus.CounterVec
@@ -37,15 +38,16 @@ func newMetrics(r prometheus.Registerer, clock func() time.Time) *metrics {
 			Name: "hapsnap_compiler_stage_duration_seconds", Help: "Time that a compile, or a try to publish, spent in a stage. Rounds of a compile add up.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
 		}, []string{"stage"}),
-		compiles:      counters("compiles_total", "Compiles, by result: ok, quarantined (objects were left out), templates (nothing could be compiled), error.", "result", "ok", "quarantined", "templates", "error"),
-		publishes:     counters("publishes_total", "Drafts brought to the store, by result: published, unchanged, held (too much is gone, somebody must approve it), replaced (by a newer one, before the store could take it), error.", "result", "published", "unchanged", "held", "replaced", "error"),
-		rendered:      counters("rendered_pieces_total", "Pieces of files, by where they came from: template (written anew), memory (used again).", "from", "template", "memory"),
-		quarantined:   gauge("quarantined_objects", "Objects that the last compile left out, or a part of them."),
-		success:       gauge("last_success_timestamp_seconds", "When the store was last known to hold what the files said."),
-		held:          gauge("held_drafts", "1 while the newest draft waits for approval, since too much is gone."),
-		rivals:        gauge("rivals", "1 while another compiler, of no common Lease, publishes to the same store."),
-		configReloads: counters("config_reloads_total", "Changes of the configuration, by result: accepted, refused, waiting (not all objects that it asks for are known), error (it could not be read).", "result", "accepted", "refused", "waiting", "error"),
-		configRefused: gauge("config_refused", "1 while the configuration as it is written is not the one that is used."),
+		compiles:         counters("compiles_total", "Compiles, by result: ok, quarantined (objects were left out), templates (nothing could be compiled), error.", "result", "ok", "quarantined", "templates", "error"),
+		publishes:        counters("publishes_total", "Drafts brought to the store, by result: published, unchanged, held (too much is gone, somebody must approve it), replaced (by a newer one, before the store could take it), error.", "result", "published", "unchanged", "held", "replaced", "error"),
+		rendered:         counters("rendered_pieces_total", "Pieces of files, by where they came from: template (written anew), memory (used again).", "from", "template", "memory"),
+		quarantined:      gauge("quarantined_objects", "Objects that the last compile left out, or a part of them."),
+		success:          gauge("last_success_timestamp_seconds", "When the store was last known to hold what the files said."),
+		held:             gauge("held_drafts", "1 while the newest draft waits for approval, since too much is gone."),
+		rivals:           gauge("rivals", "1 while another compiler, of no common Lease, publishes to the same store."),
+		configReloads:    counters("config_reloads_total", "Changes of the configuration, by result: accepted, refused, waiting (not all objects that it asks for are known), error (it could not be read).", "result", "accepted", "refused", "waiting", "error"),
+		configRefused:    gauge("config_refused", "1 while the configuration as it is written is not the one that is used."),
+		templatesRefused: gauge("templates_refused", "1 while the templates as they are written are not the ones that are used."),
 		objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "hapsnap_compiler_objects", Help: "Objects that the last compile read, by kind.",
 		}, []string{"kind"}),
@@ -57,7 +59,7 @@ func newMetrics(r prometheus.Registerer, clock func() time.Time) *metrics {
 		m.stages.WithLabelValues(name)
 	}
 	m.succeeded.Store(clock().UnixNano())
-	r.MustRegister(m.duration, m.wait, m.stages, m.compiles, m.publishes, m.rendered, m.quarantined, m.success, m.held, m.rivals, m.configReloads, m.configRefused, m.objects, m.ingresses,
+	r.MustRegister(m.duration, m.wait, m.stages, m.compiles, m.publishes, m.rendered, m.quarantined, m.success, m.held, m.rivals, m.configReloads, m.configRefused, m.templatesRefused, m.objects, m.ingresses,
 		age("seconds_since_last_success", "Time since the store was last known to hold what the files said, or since the start. It grows while nothing changes.", &m.succeeded, clock),
 		age("behind_seconds", "For how long there has been a change that the store does not hold yet; 0 while there is none.", &m.behind, clock))
 	return m

@@ -113,6 +113,8 @@ type CompilerReport struct {
 	Rival *RivalReport `json:"rival,omitempty"`
 	// Refused is set while the written configuration is not the one in use.
 	Refused *ConfigReport `json:"refused,omitempty"`
+	// RefusedTemplates is set while the written templates are not those in use.
+	RefusedTemplates *ConfigReport `json:"refusedTemplates,omitempty"`
 	// Interrupted are the watches of the cluster that get no updates.
 	Interrupted []WatchReport `json:"interrupted,omitempty"`
 	Warnings    int           `json:"warnings"`

@@ -36,6 +36,7 @@ type Status struct {
 	gateway    []gateway.ObjectStatus
 	success    time.Time
 	config     *ConfigReport
+	templates  *ConfigReport
 	conditions []metav1.Condition
 	webhook    *CredentialsReport
 	other      *RivalReport
@@ -118,7 +119,7 @@ func (s *Status) Report() Report {
 	} else if !s.follows {
 		c.PublishError = text(s.publishErr)
 	}
-	c.Refused, c.Ingresses, c.Gateway = s.config, s.ingresses, s.gateway
+	c.Refused, c.RefusedTemplates, c.Ingresses, c.Gateway = s.config, s.templates, s.ingresses, s.gateway
 	c.Conditions, c.Webhook, c.Rival = slices.Clone(s.conditions), s.webhook, s.other
 	if s.ask != nil && time.Since(s.ask.Since) >= silence {
 		c.Unanswered = s.ask
@@ -146,6 +147,7 @@ const (
 	reasonHeld          = "LossHeld"
 	reasonPublishFailed = "PublishFailed"
 	reasonRefused       = "ConfigurationRefused"
+	reasonTemplates     = "TemplatesRefused"
 	reasonLeftOut       = "ObjectsLeftOut"
 )
 
@@ -167,6 +169,8 @@ func (s *Status) judge(now time.Time) {
 		reason, message = reasonPublishFailed, s.publishErr.Error()
 	case s.config != nil:
 		reason, message = reasonRefused, "the configuration is refused, and the one before it is used"
+	case s.templates != nil:
+		reason, message = reasonTemplates, "the templates are refused, and those before them are used"
 	default:
 		failed = false
 		switch {
@@ -224,19 +228,31 @@ func (s *Status) compiled(r compiler.Result, err error, now time.Time) {
 func (s *Status) configured(found []diag.Diagnostic, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer func() { s.judge(now) }()
+	s.config = s.config.with(found, err, now)
+	s.judge(now)
+}
+
+// templated notes what is wrong with the templates as they are written.
+func (s *Status) templated(found []diag.Diagnostic, err error, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.templates = s.templates.with(found, err, now)
+	s.judge(now)
+}
+
+// with returns the report with what is wrong now, nil if nothing is. After an error, what was found stays.
+func (r *ConfigReport) with(found []diag.Diagnostic, err error, now time.Time) *ConfigReport {
 	if len(found) == 0 && err == nil {
-		s.config = nil
-		return
+		return nil
 	}
-	r := &ConfigReport{Error: text(err)}
-	if s.config != nil {
-		r.Found = s.config.Found
+	out := &ConfigReport{Error: text(err)}
+	if r != nil {
+		out.Found = r.Found
 	}
 	if err == nil {
-		r.Found = findings(r.Found, found, now)
+		out.Found = findings(out.Found, found, now)
 	}
-	s.config = r
+	return out
 }
 
 // Webhook records why the certificate of the webhook cannot be made, renewed or used; nil if it can. Publishing does not

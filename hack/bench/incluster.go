@@ -99,7 +99,9 @@ func (c *inCluster) fill(ctx context.Context) error {
 	jobs, ctx := errgroup.WithContext(ctx)
 	jobs.SetLimit(writers)
 	for _, o := range c.objects.Services {
-		jobs.Go(func() error { return created(ctx, c.client.CoreV1().Services(o.Value.Namespace), o.Value.DeepCopy()) })
+		s := o.Value.DeepCopy()
+		s.Spec.ClusterIP = corev1.ClusterIPNone // nobody asks for an address, and the API server gives thousands of them out slowly
+		jobs.Go(func() error { return created(ctx, c.client.CoreV1().Services(s.Namespace), s) })
 	}
 	for _, o := range c.objects.EndpointSlices {
 		jobs.Go(func() error {
