@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"fmt"
 	"reflect"
 	"time"
 
@@ -40,6 +41,9 @@ func (l *loop) takeTemplates(now time.Time) {
 		return
 	}
 	read, err := l.Source.ReadTemplates()
+	if used := l.Source.Overlay; err == nil && l.templates.worked && len(*read) == 0 && used != nil && len(*used) > 0 {
+		err = fmt.Errorf("%s has no template any more: a volume may not be mounted; restart the compiler to use the shipped ones alone", l.Source.Templates)
+	}
 	switch {
 	case err != nil && !l.templates.worked: // the compile reads them too, and fails
 	case err != nil:

@@ -93,8 +93,17 @@ func TestRunGoesOnWithTheTemplatesBefore(t *testing.T) {
 		putGlobal(t, r, "    # one")
 		awaitTemplates(t, r, "")
 	}
+	if err := os.Remove(filepath.Join(r.Templates, "extend", "global.cfg")); err != nil {
+		t.Fatal(err)
+	}
+	awaitTemplates(t, r, "has no template any more")
+	r.Write(t, "api.yaml", controllertest.Manifest("api", "5s"))
+	if s := r.AwaitRoute(t, "api.example", true); !strings.Contains(string(s.Config()), "# one") {
+		t.Errorf("without templates: %s", s.Config())
+	}
 	putGlobal(t, r, "    # two")
 	awaitText(t, r, "# two")
+	awaitTemplates(t, r, "")
 }
 
 // A compiler that starts with wrong templates has none to go back to, and publishes nothing. Once some have worked, it has.
