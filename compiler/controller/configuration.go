@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/config/field"
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -70,11 +69,9 @@ func JudgeConfiguration(ctx context.Context, check settings, name string, data [
 
 // reconfiguration is what a loop knows of a configuration that changes.
 type reconfiguration struct {
-	reread retry          // when to read it
-	next   *config.Config // not used yet, since not all objects that it asks for are known
-	waits  string         // what was logged of it
-	// former has the configuration and the templates to return to if the new ones do not compile.
-	former  *compiler.Source
+	reread  retry          // when to read it
+	next    *config.Config // not used yet, since not all objects that it asks for are known
+	waits   string         // what was logged of it
 	refused []diag.Diagnostic
 	unread  bool
 	// withdrawn is the one with which no compile succeeded, for a reason that may pass.
@@ -185,8 +182,8 @@ func (l *loop) goBack(now time.Time) {
 		l.templates.unused = true
 		l.templates.reread = retry{at: now.Add(withdrawnRetry)} // what they name may come later
 	}
-	l.Source.Config, l.Source.Overlay = l.config.former.Config, l.config.former.Overlay
-	l.config.former, l.templates.joined = nil, false
+	l.Source.Config, l.Source.Overlay = l.former.Config, l.former.Overlay
+	l.former, l.templates.joined = nil, false
 	l.debounce.change(now)
 }
 
@@ -247,7 +244,7 @@ func (l *loop) accept(now time.Time) {
 	}
 	l.config.refused, l.config.unread, l.config.withdrawn = nil, false, nil
 	if !templates {
-		l.config.former = nil
+		l.former = nil
 	}
 	l.Status.configured(nil, nil, now)
 }

@@ -86,11 +86,11 @@ func TestConfigurationStaysOnTrialWhenItIsReadAgain(t *testing.T) {
 		l.reconfigure(t.Context())
 		l.prepare(time.Now())
 		if configuration, _ := l.onTrial(); !configuration || l.Source.Config.HTTP.Port != 8001 {
-			t.Fatalf("port %d, and on trial is %+v", l.Source.Config.HTTP.Port, l.config.former)
+			t.Fatalf("port %d, and on trial is %+v", l.Source.Config.HTTP.Port, l.former)
 		}
 	}
 	l.refuseTrial([]diag.Diagnostic{{Severity: diag.Error, Message: "it does not compile"}}, time.Now())
-	if port := l.Source.Config.HTTP.Port; port != config.Default().HTTP.Port || l.config.former != nil {
+	if port := l.Source.Config.HTTP.Port; port != config.Default().HTTP.Port || l.former != nil {
 		t.Errorf("the loop has port %d", port)
 	}
 }

@@ -125,6 +125,8 @@ type loop struct {
 	verify    time.Time // when to look at the head of the store; zero means never
 	config    reconfiguration
 	templates templating
+	// former has the configuration and the templates to go back to if the new ones do not compile, nil if none are on trial.
+	former *compiler.Source
 	// longCompile is how long a compile may take before that is reported: the constant, except in tests.
 	longCompile time.Duration
 	// What was logged last: diagnostics, what a compile waits for, objects of kinds that are not compiled, and classes of
@@ -244,11 +246,11 @@ func (l *loop) compile(ctx context.Context, change time.Time) (compiled bool) {
 	if result.Stale {
 		l.debounce.change(time.Now())
 	}
-	if l.config.former != nil && errors.Is(err, compiler.ErrTemplates) {
+	if l.former != nil && errors.Is(err, compiler.ErrTemplates) {
 		l.refuseTrial(ofNoObject(result.Diagnostics), time.Now())
 		return true
 	}
-	if l.config.former != nil && err != nil && !errors.Is(err, compiler.ErrNothing) { // no objects is nobody's fault
+	if l.former != nil && err != nil && !errors.Is(err, compiler.ErrNothing) { // no objects is nobody's fault
 		l.withdraw(err, time.Now())
 		return true
 	}

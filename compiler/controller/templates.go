@@ -60,7 +60,7 @@ func (l *loop) takeTemplates(now time.Time) {
 	default:
 		if l.templates.worked {
 			l.remember()
-		} else if former := l.config.former; former != nil {
+		} else if former := l.former; former != nil {
 			former.Overlay = read
 		}
 		l.Source.Overlay = read
@@ -74,15 +74,15 @@ func same(a, b *render.Templates) bool { return a != nil && b != nil && a.Digest
 
 // remember remembers the configuration and the templates that are used. The next ones are on trial.
 func (l *loop) remember() {
-	if l.config.former == nil {
+	if l.former == nil {
 		former := l.Source
-		l.config.former = &former
+		l.former = &former
 	}
 }
 
 // onTrial reports what is on trial.
 func (l *loop) onTrial() (configuration, templates bool) {
-	former := l.config.former
+	former := l.former
 	if former == nil {
 		return false, false
 	}
@@ -122,7 +122,7 @@ func (l *loop) acceptTrial(now time.Time) {
 	if configuration {
 		l.accept(now)
 	}
-	l.config.former = nil
+	l.former = nil
 	if templates && !l.templates.unused {
 		l.acceptTemplates(now)
 	}

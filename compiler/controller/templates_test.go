@@ -128,6 +128,21 @@ func TestRunStartsWithWrongTemplates(t *testing.T) {
 	awaitTemplates(t, r, "extend/global.cfg:1")
 }
 
+// startConfigured starts a compiler with a template and a configuration of port 8001.
+func startConfigured(t *testing.T, template string) (*controllertest.Compiler, *volume) {
+	t.Helper()
+	v := &volume{dir: t.TempDir()}
+	v.write(t, "{http: {port: 8001}}")
+	r := controllertest.Prepare(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")})
+	putGlobal(t, r, template)
+	r.Configuration = controller.ConfigFile(v.file())
+	before := config.Default()
+	before.HTTP.Port = 8001
+	r.Start(t, before)
+	awaitBind(t, r, 8001)
+	return r, v
+}
+
 // Templates and a configuration that are meant for each other are used, whichever of them comes first, and although each of
 // them is wrong without the other. What is wrong in both keeps neither from being used alone.
 func TestRunTriesTemplatesAndConfigurationTogether(t *testing.T) {
@@ -139,15 +154,7 @@ func TestRunTriesTemplatesAndConfigurationTogether(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v := &volume{dir: t.TempDir()}
-			v.write(t, "{http: {port: 8001}}")
-			r := controllertest.Prepare(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")})
-			putGlobal(t, r, fmt.Sprintf(meant, 8001))
-			r.Configuration = controller.ConfigFile(v.file())
-			before := config.Default()
-			before.HTTP.Port = 8001
-			r.Start(t, before)
-			awaitText(t, r, "# of 8001")
+			r, v := startConfigured(t, fmt.Sprintf(meant, 8001))
 
 			templates := func() {
 				putGlobal(t, r, fmt.Sprintf(meant, 8002))
@@ -202,15 +209,7 @@ func TestRunGoesBackIfHAProxyCrashesWithTemplates(t *testing.T) {
 // Templates that were refused are tried again with a configuration that the templates before take as well.
 func TestRunTriesRefusedTemplatesWithAnotherConfiguration(t *testing.T) {
 	t.Parallel()
-	v := &volume{dir: t.TempDir()}
-	v.write(t, "{http: {port: 8001}}")
-	r := controllertest.Prepare(t, map[string]string{"web.yaml": controllertest.Manifest("web", "5s")})
-	putGlobal(t, r, "    # one")
-	r.Configuration = controller.ConfigFile(v.file())
-	before := config.Default()
-	before.HTTP.Port = 8001
-	r.Start(t, before)
-	awaitText(t, r, "# one")
+	r, v := startConfigured(t, "    # one")
 	putGlobal(t, r, "{{if ne .Config.HTTP.Port 8002}}    nonsense{{end}}    # two")
 	awaitTemplates(t, r, "unknown keyword 'nonsense'")
 	v.write(t, "{http: {port: 8002}}")
