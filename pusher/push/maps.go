@@ -32,10 +32,12 @@ var (
 type mapUpdate struct {
 	runtime
 	want []bind.Map
-	// running are the maps of the snapshot that the worker runs. known is set if it is known to
-	// have their entries. Otherwise they have to be read.
-	running []bind.Map
+	// known is set if the worker is known to have the entries of the snapshot that it runs.
+	// Otherwise they have to be read. changes lead from those entries to the wanted ones;
+	// unable says why they cannot be made.
 	known   bool
+	changes []mapChange
+	unable  error
 	// loaded are the wanted maps as the worker names and counts them before the update. It is
 	// nil until the worker was asked.
 	loaded []dataplane.RuntimeMap
@@ -45,6 +47,24 @@ type mapUpdate struct {
 	made []mapChange
 	// lost counts the entries that the API confirmed, and that were not as confirmed.
 	lost int
+}
+
+// newMapUpdate returns the update of a worker that runs the snapshot with the running maps.
+func newMapUpdate(i runtime, want, running []bind.Map, known bool) *mapUpdate {
+	u := &mapUpdate{runtime: i, want: want, known: known}
+	for at, m := range want {
+		was := slices.IndexFunc(running, func(r bind.Map) bool { return r.Source == m.Source })
+		if was < 0 {
+			u.unable = fmt.Errorf("%w: %s is new", errMaps, m.Source)
+			return u
+		}
+		if c := changeMap(m, entriesOfMap(running[was])); c.count() > 0 {
+			c.at = at
+			u.changes = append(u.changes, c)
+		}
+	}
+	u.unable = checkCalls(u.changes)
+	return u
 }
 
 // files returns the files by which the worker names the wanted maps.
@@ -69,13 +89,13 @@ func (u *mapUpdate) load(ctx context.Context) (err error) {
 // such as a condition for another bit of a mask. Entries that have to go stay meanwhile: the worker
 // has those of both snapshots until the file is written. began is set if entries may have been added.
 func (u *mapUpdate) addFirst(ctx context.Context) (began bool, err error) {
-	list, err := u.changes()
-	if err != nil || !slices.ContainsFunc(list, mapChange.grows) || slices.ContainsFunc(list, mapChange.resets) {
+	if u.unable != nil || !slices.ContainsFunc(u.changes, mapChange.grows) || slices.ContainsFunc(u.changes, mapChange.resets) {
 		return false, nil //nolint:nilerr // the changes are made later, and then fail
 	}
 	if err := u.load(ctx); err != nil {
 		return false, err
 	}
+	list := slices.Clone(u.changes)
 	if !u.known {
 		if list, err = u.compare(ctx, placesOf(list)); err != nil {
 			return false, err
@@ -101,14 +121,13 @@ func (u *mapUpdate) set(ctx context.Context) error {
 	}
 	var trouble error // the error of the last try, after which the content of the maps is not known
 	if u.known {
-		list, err := u.changes()
-		if err != nil {
-			return err
+		if u.unable != nil {
+			return u.unable
 		}
-		if trouble = u.changeKnown(ctx, list); isLasting(trouble) {
+		if trouble = u.changeKnown(ctx); isLasting(trouble) {
 			return trouble
 		}
-		doubtful = u.unseen(ctx, placesOf(list))
+		doubtful = u.unseen(ctx, placesOf(u.changes))
 	}
 	const tries = 2
 	for try := 0; len(doubtful) > 0; try++ {
@@ -135,21 +154,6 @@ func (u *mapUpdate) set(ctx context.Context) error {
 // found, somebody else was faster.
 func isLasting(err error) bool {
 	return err != nil && !isUncertain(err) && !errors.Is(err, dataplane.ErrNotFound)
-}
-
-// changes returns the changes from the running entries to the wanted ones.
-func (u *mapUpdate) changes() (list []mapChange, err error) {
-	for at, m := range u.want {
-		was := slices.IndexFunc(u.running, func(r bind.Map) bool { return r.Source == m.Source })
-		if was < 0 {
-			return nil, fmt.Errorf("%w: %s is new", errMaps, m.Source)
-		}
-		if c := changeMap(m, entriesOfMap(u.running[was])); c.count() > 0 {
-			c.at = at
-			list = append(list, c)
-		}
-	}
-	return list, checkCalls(list)
 }
 
 // compare reads the wanted maps at these places, and returns the changes that bring them to the wanted
@@ -179,8 +183,8 @@ func (u *mapUpdate) change(ctx context.Context, list []mapChange) error {
 }
 
 // changeKnown makes the changes from the known entries, except those that addFirst has made.
-func (u *mapUpdate) changeKnown(ctx context.Context, list []mapChange) error {
-	rest := slices.Clone(list)
+func (u *mapUpdate) changeKnown(ctx context.Context) error {
+	rest := slices.Clone(u.changes)
 	for n := range rest {
 		if u.added {
 			rest[n].add = nil
@@ -188,7 +192,7 @@ func (u *mapUpdate) changeKnown(ctx context.Context, list []mapChange) error {
 	}
 	err := u.change(ctx, rest)
 	if err == nil {
-		u.made = list
+		u.made = u.changes
 	}
 	return err
 }

@@ -45,7 +45,7 @@ func (i Instance) ApplyAtRuntime(ctx context.Context, want, running bind.Bound, 
 	if have, err = i.before(ctx, want, running, have, s.info); err != nil {
 		return Done{}, err
 	}
-	maps := &mapUpdate{runtime: runtime{i}, want: want.Maps, running: running.Maps, known: sameMaps}
+	maps := newMapUpdate(runtime{i}, want.Maps, running.Maps, sameMaps)
 	began, err := maps.addFirst(ctx)
 	if err = asVain(err); err == nil {
 		have.Disk, err = i.write(ctx, want, running, s, known)
