@@ -220,8 +220,7 @@ func (l *loop) withdraw(err error, now time.Time) {
 	l.goBack(now)
 	l.recompile.reset()
 	if templates {
-		l.metrics.templatesRefused.Set(1)
-		l.Status.templated(nil, fmt.Errorf("cannot compile with them: %w", err), now)
+		l.reportTemplates(nil, fmt.Errorf("cannot compile with them: %w", err), now)
 		l.Log.Error("cannot compile with the templates, keeping the old ones and trying again", append([]any{"err", err, "in", withdrawnRetry}, hintOf(err)...)...)
 	}
 	if templates && !configuration {

@@ -49,8 +49,7 @@ func (l *loop) takeTemplates(now time.Time) {
 	case err != nil:
 		l.templates.reread.fail(now)
 		l.templates.changed, l.templates.unused = false, true
-		l.metrics.templatesRefused.Set(1)
-		l.Status.templated(nil, err, now)
+		l.reportTemplates(nil, err, now)
 		l.Log.Error("cannot read the templates, keeping the old ones and trying again", "err", err, "in", l.templates.reread.wait)
 	case same(read, l.Source.Overlay):
 		l.templates.changed = false
@@ -108,8 +107,7 @@ func (l *loop) refuseTrial(found []diag.Diagnostic, now time.Time) {
 // refuseTemplates reports why templates are not used.
 func (l *loop) refuseTemplates(found []diag.Diagnostic, now time.Time) {
 	l.templates.refused = found
-	l.metrics.templatesRefused.Set(1)
-	l.Status.templated(found, nil, now)
+	l.reportTemplates(found, nil, now)
 	for _, d := range found {
 		l.Log.Error("templates refused, keeping the old ones", "position", d.Position.String(), "reason", d.Message, "hint", d.Hint)
 	}
@@ -139,7 +137,15 @@ func (l *loop) acceptTemplates(now time.Time) {
 	}
 	l.templates.unused, l.templates.refused = false, nil
 	l.templates.reread.reset()
-	l.metrics.templatesRefused.Set(0)
-	l.Status.templated(nil, nil, now)
+	l.reportTemplates(nil, nil, now)
 	l.rereadRefused(now)
+}
+
+// reportTemplates reports why the templates in the directory are not used, or that they are.
+func (l *loop) reportTemplates(found []diag.Diagnostic, err error, now time.Time) {
+	l.metrics.templatesRefused.Set(0)
+	if l.templates.unused {
+		l.metrics.templatesRefused.Set(1)
+	}
+	l.Status.templated(found, err, now)
 }
